@@ -1,0 +1,42 @@
+// Plain configuration of the engine: defaults and units. Filled by main/, checked once, const from then on.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/kv_format/kv_layer.h"
+
+namespace loci {
+
+struct KvConfig {
+  KvFormat k_format = KvFormat::kF16;
+  KvFormat v_format = KvFormat::kF16;
+  int page_size = 16;  // tokens; a multiple of 16
+};
+
+struct RopeOverrides {  // 0 / empty: from the model
+  std::string scaling_type;  // none, linear, yarn
+  double scale = 0;          // context is stretched by this factor
+  double freq_base = 0, freq_scale = 0;
+  double yarn_ext_factor = -1, yarn_attn_factor = -1, yarn_beta_fast = -1, yarn_beta_slow = -1;
+  int64_t yarn_orig_ctx = 0;
+};
+
+struct EngineConfig {
+  std::string model_path;
+  int64_t n_ctx = 0;            // tokens; 0: the model's trained length
+  int n_batch = 2048;           // logical batch: most prompt tokens taken from one request at a time
+  int n_ubatch = 512;           // most rows of one forward pass
+  int n_threads = 0;            // 0: auto
+  int n_threads_batch = 0;      // 0: as n_threads
+  bool precise = false;         // f32 activations; K/V default to f32 then
+  bool use_mmap = true;
+  bool use_mlock = false;
+  int max_sequences = 1;        // sequences that may be live at once; the pool holds n_ctx tokens in all
+  KvConfig kv;
+  RopeOverrides rope;
+  std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"
+};
+
+}  // namespace loci

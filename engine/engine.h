@@ -1,0 +1,72 @@
+// Engine: the public face. Loads a model, takes Requests, runs steps. One thread owns it: submit, step and the
+// sinks run there; cancel() alone may be called from any thread or signal handler.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/config.h"
+#include "engine/request.h"
+#include "engine/text/tokenizer.h"
+#include "gguf/gguf.h"
+
+namespace loci {
+
+struct ArchSpec;
+
+// bytes done, bytes in all, what is being loaded. Returning false abandons the load (Error "interrupted").
+using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string_view what)>;
+
+struct ModelInfo {
+  std::string path, name, architecture, quantization;  // "Q4_K - Medium" style text from what the file holds
+  int64_t n_params = 0, file_bytes = 0, n_ctx_train = 0, n_ctx = 0;
+  int64_t weight_bytes = 0, kv_bytes = 0;  // memory held
+  std::string backend;
+  std::string chat_template;               // Jinja source, empty when the file has none
+};
+
+class Engine {
+ public:
+  // Throws Error. The config is completed (auto values filled) and kept.
+  static std::unique_ptr<Engine> load(const EngineConfig& config, const LoadProgress& progress = {});
+  ~Engine();
+
+  const EngineConfig& config() const;
+  const ModelInfo& info() const;
+  const gguf::Metadata& metadata() const;
+  const Tokenizer& tokenizer() const;
+  const ArchSpec& arch() const;
+
+  // Queues a request. Throws Error(kInvalidInput) with both counts when the prompt does not fit the context, and
+  // when sampling parameters are out of range.
+  RequestId submit(Request request);
+  // One forward pass for whoever is due. False when nothing is left to do.
+  bool step();
+  void run_until_idle();
+  void cancel(RequestId id);
+  void cancel_all();  // async-signal-safe
+
+  // Plain evaluation for perplexity and tests: a fresh sequence, `chunk` rows at a time (0: n_ubatch), logits of
+  // the rows from `first_logit_row` on, handed out row by row in order. The logits are the model's own.
+  void evaluate(std::span<const int32_t> tokens, int64_t first_logit_row, int chunk,
+                const std::function<void(int64_t row, std::span<const float> logits)>& on_row);
+  // Several sequences in one ragged batch; logits of the last token of each: [n_seqs][n_vocab].
+  std::vector<std::vector<float>> evaluate_batch(std::span<const std::vector<int32_t>> sequences);
+
+  // Keeps the K/V of the sequence that starts with the most recent request (--prompt-cache, /save): versioned,
+  // checksummed, bound to model and formats. load_cache returns an empty string, or why it was not used.
+  void save_cache(const std::string& path) const;
+  [[nodiscard]] std::string load_cache(const std::string& path);
+  void clear_cache();
+
+ private:
+  Engine();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loci

@@ -1,0 +1,58 @@
+// Request: what a user of the engine hands in; TokenSink: how the answer comes back.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/sampling/sampler.h"
+
+namespace loci {
+
+enum class FinishReason {
+  kEndToken,    // the model ended its answer
+  kStopString,  // a stop string was met
+  kLimit,       // max_tokens reached
+  kContextFull, // no room left in the context
+  kCancelled,
+  kError,       // see RequestStats::error
+};
+
+struct RequestStats {
+  FinishReason reason = FinishReason::kEndToken;
+  std::string stop_string;       // when reason is kStopString
+  std::string error;             // when reason is kError
+  int64_t n_prompt = 0;          // prompt tokens
+  int64_t n_cached = 0;          // of these, taken from the cache
+  int64_t n_predicted = 0;       // tokens generated (an end token counts)
+  double prompt_ms = 0;          // time spent on the prompt tokens that were not cached
+  double predicted_ms = 0;
+  uint64_t seed = 0;             // seed in use
+};
+
+// Called by the thread that runs Engine::step().
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void on_prompt(int64_t done, int64_t total, int64_t cached) { (void)done, (void)total, (void)cached; }
+  // One accepted token and the text that became showable with it (often empty: held back).
+  virtual void on_token(int32_t token, std::string_view text, std::span<const TokenProb> top) = 0;
+  // The end. `text` is what had been held back and belongs to the answer.
+  virtual void on_finish(std::string_view text, const RequestStats& stats) = 0;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;       // token ids, at least one
+  SamplingParams sampling;
+  int64_t max_tokens = -1;           // -1: until an end token or the context's end; 0: evaluate only
+  std::vector<std::string> stops;
+  bool show_special = false;
+  int n_top_logprobs = 0;            // > 0: TokenSink gets that many alternatives
+  bool cache_prompt = true;          // reuse and keep K/V of this request
+  TokenSink* sink = nullptr;         // not owned; outlives the request
+};
+
+using RequestId = int64_t;
+
+}  // namespace loci

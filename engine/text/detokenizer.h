@@ -1,0 +1,36 @@
+// Detokenizer: a stream of token ids to a stream of whole UTF-8 characters, with stop strings.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/tokenizer.h"
+
+namespace loci {
+
+// Feed tokens in order; each call returns the text that can safely be shown now. Bytes of an unfinished character
+// and text that may be the start of a stop string are held back. Invalid bytes become U+FFFD, as does an
+// unfinished character at the end: what comes out is always valid UTF-8.
+class Detokenizer {
+ public:
+  // `show_special`: control tokens are shown as their text (--special).
+  Detokenizer(const Tokenizer& tokenizer, std::vector<std::string> stops, bool show_special = false);
+
+  std::string add(int32_t token);
+  // No more tokens: what was held back (nothing after a stop string).
+  std::string finish();
+  // The stop string that was met, empty if none. Text from it on is never returned.
+  const std::string& stop_found() const { return stop_found_; }
+
+ private:
+  std::string take(bool at_end);
+  const Tokenizer& tokenizer_;
+  std::vector<std::string> stops_;
+  bool show_special_;
+  std::string bytes_;  // raw bytes not yet validated
+  std::string text_;   // valid UTF-8 held back for stop strings
+  std::string stop_found_;
+  bool first_ = true;  // nothing decoded yet (SentencePiece leading space)
+};
+
+}  // namespace loci

@@ -1,0 +1,48 @@
+// Reading GGUF files (v2, v3; single or split): metadata, tensor table, mapped data. Every count, length, offset,
+// alignment and product is checked before use; errors name file, key or tensor, expectation and finding.
+// The format: docs/gguf.md.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/metadata.h"
+#include "kernels/tensor.h"
+
+namespace loci::gguf {
+
+class MappedFile;
+
+// An open model: all parts of a split file mapped, tables checked.
+class File {
+ public:
+  // `path`: a GGUF file or the first part of a split one. Throws Error.
+  static File open(const std::string& path);
+
+  File(File&&) noexcept;
+  File& operator=(File&&) noexcept;
+  ~File();
+
+  const std::string& path() const;
+  uint32_t version() const;
+  const Metadata& metadata() const;
+  std::span<const TensorView> tensors() const;
+  const TensorView* find(std::string_view name) const;  // nullptr when absent
+  int64_t total_bytes() const;                          // size of all parts on disk
+  std::span<const std::string> oddities() const;        // harmless irregularities, for `inspect`
+  // Tells the kernel that the tensor's whole pages are no longer needed (they stay readable, from disk).
+  void release(const TensorView& tensor) const;
+  // Locks all parts in memory. Returns an empty string, or why not (limit and how to raise it).
+  [[nodiscard]] std::string lock_memory() const;
+
+ private:
+  File();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loci::gguf

@@ -1,0 +1,81 @@
+// Picks a command, maps an Error to a message and an exit code: 0 success, 1 error, 130 interrupted.
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/error.h"
+#include "main/commands.h"
+
+#ifndef LOCI_VERSION
+#define LOCI_VERSION "0.0.0"
+#endif
+
+namespace {
+
+using loci::cli::cmd_apply_template;
+using loci::cli::cmd_chat;
+using loci::cli::cmd_inspect;
+using loci::cli::cmd_perplexity;
+using loci::cli::cmd_quantize;
+using loci::cli::cmd_run;
+using loci::cli::cmd_tokenize;
+
+struct Command {
+  std::string_view name;
+  int (*run)(const std::vector<std::string>& args);
+  std::string_view summary;
+};
+
+constexpr Command kCommands[] = {
+    {"run", cmd_run, "answer one prompt and exit"},
+    {"chat", cmd_chat, "talk to a model in the terminal"},
+    {"cli", cmd_chat, "the same as chat"},
+    {"completion", cmd_run, "the same as run"},
+    {"inspect", cmd_inspect, "say what a GGUF file holds and whether it would load"},
+    {"quantize", cmd_quantize, "convert a GGUF file to a smaller type"},
+    {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"apply-template", cmd_apply_template, "print the exact prompt a chat template makes"},
+    {"perplexity", cmd_perplexity, "perplexity of a text, comparable with llama.cpp's"},
+};
+
+void print_help() {
+  std::cout << "loci " LOCI_VERSION " - runs language models on this machine\n\nusage: loci COMMAND [flags]\n\ncommands:\n";
+  for (const Command& command : kCommands) {
+    std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ') << command.summary << '\n';
+  }
+  std::cout << "  version          print the version\n  help [COMMAND]   this page, or a command's flags\n";
+}
+
+int run(std::vector<std::string> args) {
+  const std::string name = args.empty() ? "help" : args.front();
+  if (name == "version" || name == "--version") {
+    std::cout << "loci " LOCI_VERSION "\n";
+    return 0;
+  }
+  if (name == "help" || name == "--help" || name == "-h") {
+    if (args.size() > 1) return run({args[1], "--help"});
+    print_help();
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.run({args.begin() + 1, args.end()});
+  }
+  loci::fail(loci::ErrorKind::kInvalidInput, "unknown command '", name, "'; 'loci help' lists the commands");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::bad_alloc&) {
+    std::fputs("error: out of memory\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+  }
+  return 1;
+}
