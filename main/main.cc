@@ -43,7 +43,8 @@ constexpr Command kCommands[] = {
 };
 
 void print_help() {
-  std::cout << "loci " LOCI_VERSION " - runs language models on this machine\n\nusage: loci COMMAND [flags]\n\ncommands:\n";
+  std::cout << "loci " LOCI_VERSION
+               " - runs language models on this machine\n\nusage: loci COMMAND [flags]\n\ncommands:\n";
   for (const Command& command : kCommands) {
     std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ') << command.summary << '\n';
   }

@@ -1,0 +1,63 @@
+#include "main/foreign_flags.h"
+
+#include <algorithm>
+
+namespace loci::cli {
+namespace {
+
+struct ForeignFlags {
+  std::string_view names;  // space-separated, without leading dashes
+  std::string_view reason;
+};
+
+constexpr ForeignFlags kForeign[] = {
+    {"hf hf-repo hfr hff hf-file hfv hf-repo-v hffv hf-file-v hft hf-token mu model-url dr docker-repo offline",
+     "the program does not download; scripts/fetch_model.sh does"},
+    {"ngl gpu-layers n-gpu-layers sm split-mode ts tensor-split mg main-gpu ot override-tensor cmoe cpu-moe ncmoe "
+     "n-cpu-moe ncffn op-offload no-op-offload dev device kvo kv-offload nkvo no-kv-offload fitt fitc fit rpc",
+     "this command runs on the CPU alone"},
+    {"C cpu-mask Cr cpu-range cpu-strict prio poll Cb cpu-mask-batch Crb cpu-range-batch cpu-strict-batch prio-batch "
+     "poll-batch numa",
+     "thread placement is left to the operating system"},
+    {"lora lora-scaled lora-base control-vector control-vector-scaled control-vector-layer-range "
+     "lora-init-without-apply",
+     "adapters are not implemented"},
+    {"mmproj mm mmproj-url mmu no-mmproj mmproj-auto mmproj-offload image audio image-min-tokens image-max-tokens",
+     "models see text only"},
+    {"grammar grammar-file j json-schema jf json-schema-file", "constrained output is not implemented"},
+    {"md model-draft spec-draft-model spec-type spec-default spec-draft-n-max spec-draft-n-min spec-draft-p-min "
+     "spec-draft-p-split ngld gpu-layers-draft devd device-draft ctkd cache-type-k-draft ctvd cache-type-v-draft td "
+     "threads-draft tbd threads-batch-draft draft draft-max draft-n draft-min draft-n-min draft-p-min draft-p-split cd "
+     "ctx-size-draft lookup-cache-static lcs lookup-cache-dynamic lcd",
+     "speculative decoding is not implemented"},
+    {"keep context-shift grp-attn-n gan grp-attn-w gaw",
+     "a full context ends the answer; nothing is shifted or dropped"},
+    {"log-colors log-prefix log-timestamps log-jsonl", "log lines are plain text"},
+    {"no-jinja", "templates are always evaluated"},
+    {"check-tensors swa-full defrag-thold dt no-repack nr no-host warmup", "not implemented"},
+    {"server-base", "this command loads the model itself"},
+    {"reasoning-effort reasoning-budget reasoning-budget-message", "the length of thinking cannot be steered"},
+    {"tools ui webui no-webui embedding embeddings rerank pooling", "a flag of the server"},
+};
+
+bool lists(std::string_view names, std::string_view name) {
+  while (!names.empty()) {
+    const size_t space = std::min(names.find(' '), names.size());
+    if (names.substr(0, space) == name) return true;
+    names.remove_prefix(std::min(space + 1, names.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view foreign_flag_reason(const std::string& name) {
+  const std::string_view bare = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
+  if (bare.empty()) return {};
+  for (const ForeignFlags& group : kForeign) {
+    if (lists(group.names, bare)) return group.reason;
+  }
+  return {};
+}
+
+}  // namespace loci::cli

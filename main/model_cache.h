@@ -1,0 +1,22 @@
+// The model cache: where fetched models lie and the aliases that name them.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace loci::cli {
+
+struct ModelAlias {
+  std::string_view alias;
+  std::string_view file;
+  std::string_view what;
+};
+
+// The known aliases; the first is the default model.
+std::span<const ModelAlias> model_aliases();
+
+// $LOCI_MODELS, or $XDG_CACHE_HOME/loci/models, or ~/.cache/loci/models.
+std::string model_cache_dir();
+
+}  // namespace loci::cli

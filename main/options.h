@@ -1,0 +1,76 @@
+// Flag groups that several commands share, each filling one plain struct: EngineConfig, SamplingOptions, ChatOptions,
+// PromptOptions. A command calls the add_... functions that it wants before parse().
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/sampling/sampler.h"
+#include "gguf/metadata.h"
+
+namespace loci::cli {
+
+// -m -c -b -ub -t -tb -ctk -ctv --precise --mlock --no-mmap -lm --rope-... --yarn-... --override-kv, and the
+// device flags (-ngl, -fa, ...) in so far as they ask for what happens anyway.
+// After parse(), config.model_path is as given; the command passes it through resolve_model().
+void add_model_options(CLI::App& app, EngineConfig& config);
+
+// -m alone, for commands that read a file and load no model.
+void add_model_path_option(CLI::App& app, std::string& path);
+
+struct SamplingOptions {
+  SamplingParams params;
+  std::set<std::string> given;  // names ("temp", "top-k") that the user set: they win over the model file's values
+};
+
+// --temp --top-k ... --seed --samplers --logit-bias --ignore-eos (conventions of llama.cpp).
+void add_sampling_options(CLI::App& app, SamplingOptions& options);
+
+// Takes the values that the model's author recommends (general.sampling.*) where the user gave none. Returns what
+// was taken, as "temp 0.6, top-k 20"; empty when nothing was. Values out of range are left, with a warning.
+std::string apply_recommended(SamplingOptions& options, const gguf::Metadata& metadata);
+
+// Name and value of the numeric settings, for /show and /save: {"temp", "0.8"}. Values parse back exactly.
+std::vector<std::pair<std::string, std::string>> sampling_values(const SamplingParams& params);
+// Sets one by its flag name without dashes. Throws Error naming it; `options` is then unchanged.
+void set_sampling_value(SamplingOptions& options, const std::string& name, const std::string& value);
+
+// Where a prompt comes from and how long the answer may be.
+struct PromptOptions {
+  std::optional<std::string> text;  // -p, escapes turned into characters unless --no-escape
+  std::optional<std::string> file;  // -f
+  std::optional<std::string> binary_file;
+  std::vector<std::string> words;  // positional
+  bool escape = true;
+  int64_t n_predict = -1;          // -1: until the model ends or the context is full
+  std::vector<std::string> stops;  // -r
+  bool show_special = false;
+  bool verbose_prompt = false;
+  std::optional<bool> display_prompt;
+  std::optional<bool> show_timings;
+  std::string cache_file;  // --prompt-cache
+  bool cache_all = false;
+  bool cache_read_only = false;
+};
+void add_prompt_options(CLI::App& app, PromptOptions& options, bool with_words);
+
+// How messages become prompt text.
+struct ChatOptions {
+  std::optional<bool> conversation;          // -cnv / -no-cnv; unset: when the model has a template
+  std::optional<std::string> system;         // -sys or -sysf
+  std::optional<std::string> chat_template;  // name or Jinja source
+  std::string template_kwargs;               // JSON object
+  std::optional<bool> reasoning;             // -rea on|off: the template's enable_thinking
+  bool separate_reasoning = true;            // --reasoning-format none: thinking stays in the answer
+  bool single_turn = false;                  // -st
+};
+void add_chat_options(CLI::App& app, ChatOptions& options);
+
+// --color on|off|auto.
+void add_color_option(CLI::App& app, std::optional<bool>& color);
+
+}  // namespace loci::cli
