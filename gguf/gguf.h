@@ -15,13 +15,15 @@
 
 namespace loci::gguf {
 
-class MappedFile;
+struct OpenOptions {
+  bool use_mmap = true;  // false: read the file into memory (--no-mmap)
+};
 
 // An open model: all parts of a split file mapped, tables checked.
 class File {
  public:
-  // `path`: a GGUF file or the first part of a split one. Throws Error.
-  static File open(const std::string& path);
+  // `path`: a GGUF file or the first part of a split one, whose other parts lie beside it. Throws Error.
+  static File open(const std::string& path, const OpenOptions& options = {});
 
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
@@ -29,7 +31,7 @@ class File {
 
   const std::string& path() const;
   uint32_t version() const;
-  const Metadata& metadata() const;
+  const Metadata& metadata() const;  // of the first part
   std::span<const TensorView> tensors() const;
   const TensorView* find(std::string_view name) const;  // nullptr when absent
   int64_t total_bytes() const;                          // size of all parts on disk

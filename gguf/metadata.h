@@ -12,8 +12,19 @@
 namespace loci::gguf {
 
 enum class ValueType : uint32_t {
-  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9,
-  kU64 = 10, kI64 = 11, kF64 = 12,
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
 };
 std::string_view name(ValueType type);
 
@@ -32,6 +43,7 @@ class Metadata {
  public:
   explicit Metadata(std::string file = "") : file_(std::move(file)) {}
   // Later values replace earlier ones (used by --override-kv and by tests); the reader refuses duplicates itself.
+  // A replaced key keeps its place in the order.
   void set(std::string key, Value value);
 
   bool has(std::string_view key) const;
@@ -46,7 +58,7 @@ class Metadata {
   std::optional<double> find_float(std::string_view key) const;
   std::optional<bool> find_bool(std::string_view key) const;
   std::optional<std::string> find_string(std::string_view key) const;
-  std::optional<std::vector<int64_t>> find_ints(std::string_view key) const;      // integer or bool array
+  std::optional<std::vector<int64_t>> find_ints(std::string_view key) const;  // integer or bool array
   std::optional<std::vector<double>> find_floats(std::string_view key) const;
   const std::vector<std::string_view>* find_strings(std::string_view key) const;  // nullptr when absent
   int64_t require_int(std::string_view key) const;
