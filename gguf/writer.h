@@ -26,10 +26,11 @@ class Writer {
   void set_strings(const std::string& key, const std::vector<std::string>& values);
   void set_f32s(const std::string& key, const std::vector<float>& values);
   void set_i32s(const std::string& key, const std::vector<int32_t>& values);
-  // Copies a pair as it was read, type and all.
+  // Copies a pair as it was read, type and all. general.alignment is obeyed. A repeated key replaces its value.
   void set(const std::string& key, const Value& value);
 
   // Declares a tensor; `fill(bytes)` is called when its turn comes to be written.  ne[0] is the row length.
+  // REQUIRES: a name of 1..64 bytes, used once; 1..4 dimensions above 0; ne[0] a multiple of the type's block.
   void add_tensor(const std::string& name, DType type, std::vector<int64_t> ne,
                   std::function<void(std::span<std::byte>)> fill);
 
