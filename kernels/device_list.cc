@@ -1,12 +1,11 @@
 #include "kernels/device_list.h"
 
-#include <sched.h>
-
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
-#include "kernels/backend.h"
+#include "kernels/cpu/cpu_count.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/error.h"
 #ifdef LOCI_CUDA
 #include "kernels/cuda/device_list.h"
@@ -35,29 +34,23 @@ int64_t meminfo_bytes(const std::string& key) {
   return kib * 1024;
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 DeviceInfo cpu_device() {
-  DeviceInfo cpu;
-  cpu.id = "CPU";
-  cpu.name = proc_value("/proc/cpuinfo", "model name");
-  if (cpu.name.empty()) cpu.name = "unknown processor";
-  cpu.total_bytes = meminfo_bytes("MemTotal");
-  cpu.free_bytes = meminfo_bytes("MemAvailable");
-  cpu.usable = true;
-  const int cores = usable_cores();
+  DeviceInfo device;
+  device.id = "CPU";
+  device.name = proc_value("/proc/cpuinfo", "model name");
+  if (device.name.empty()) device.name = "unknown processor";
+  device.total_bytes = meminfo_bytes("MemTotal");
+  device.free_bytes = meminfo_bytes("MemAvailable");
+  device.usable = true;
   try {
-    cpu.detail = cpu_isa_name();
+    device.detail = str(cpu::choose_kernels().name, ", ");
   } catch (const Error& error) {  // LOCI_ISA names an instruction set that is not there
-    cpu.usable = false;
-    cpu.note = error.what();
+    device.usable = false;
+    device.note = error.what();
   }
-  if (cores > 0) cpu.detail += str(cpu.detail.empty() ? "" : ", ", cores, cores == 1 ? " core" : " cores");
-  return cpu;
+  const int cores = cpu::default_thread_count();
+  device.detail += str(cores, cores == 1 ? " core" : " cores");
+  return device;
 }
 
 std::string gibibytes(int64_t bytes) {
