@@ -1,1 +1,42 @@
-# Sources of kernels/cpu: target_sources(loci_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/x.cc)
+# Sources of kernels/cpu: plain ones, and the kernel units that are compiled once per instruction set.
+target_sources(loci_kernels PRIVATE
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_attention.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_elementwise.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_elementwise.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_matmul.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_count.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cpu_weight.cc
+  ${CMAKE_CURRENT_LIST_DIR}/huge_memory.cc
+  ${CMAKE_CURRENT_LIST_DIR}/isa.cc
+  ${CMAKE_CURRENT_LIST_DIR}/repack.cc
+  ${CMAKE_CURRENT_LIST_DIR}/thread_pool.cc
+)
+
+# loci_add_isa(name simd_header flags...): the kernel units for one instruction set, in namespace loci::cpu::<name>.
+# -fno-ipa-modref -fno-ipa-pure-const: g++ 12.2 otherwise drops memcpy stores in inlined vector code.
+function(loci_add_isa isa simd_header)
+  add_library(loci_cpu_${isa} OBJECT
+    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_attention.cc
+    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_kernels.cc)
+  target_link_libraries(loci_cpu_${isa} PRIVATE loci_flags)
+  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa}
+                             LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
+  target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi)
+  endif()
+  target_sources(loci_kernels PRIVATE $<TARGET_OBJECTS:loci_cpu_${isa}>)
+endfunction()
+
+loci_add_isa(scalar simd_scalar.h)
+set(LOCI_ISAS scalar)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(avx2_flags -mavx2 -mfma -mf16c)
+  set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  loci_add_isa(avx2 simd_avx2.h ${avx2_flags})
+  loci_add_isa(avx512 simd_avx512.h ${avx512_flags})
+  loci_add_isa(avx512vnni simd_avx512.h ${avx512_flags} -mavx512vnni)
+  list(APPEND LOCI_ISAS avx2 avx512 avx512vnni)
+endif()
+set(LOCI_ISAS ${LOCI_ISAS} CACHE INTERNAL "Instruction sets that this build holds kernels for")

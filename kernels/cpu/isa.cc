@@ -1,0 +1,80 @@
+#include "kernels/cpu/isa.h"
+
+#include <cstdlib>
+
+#include "kernels/error.h"
+
+namespace loci::cpu {
+namespace {
+
+struct IsaEntry {
+  const KernelTable* table;
+  bool (*available)();
+};
+
+// Best first. __builtin_cpu_supports looks at CPUID and at the state that the operating system saves (XCR0).
+constexpr IsaEntry kIsas[] = {
+#if defined(__x86_64__)
+    {&avx512vnni::kTable,
+     [] {
+       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+     }},
+    {&avx512::kTable,
+     [] {
+       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+              __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+     }},
+    {&avx2::kTable,
+     [] {
+       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+     }},
+#endif
+    {&scalar::kTable, [] { return true; }},
+};
+
+std::string joined_names(bool only_available) {
+  std::string names;
+  for (const IsaEntry& entry : kIsas) {
+    if (only_available && !entry.available()) continue;
+    if (!names.empty()) names += ", ";
+    names += entry.table->name;
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string_view> available_isas() {
+  std::vector<std::string_view> names;
+  for (const IsaEntry& entry : kIsas) {
+    if (entry.available()) names.emplace_back(entry.table->name);
+  }
+  return names;
+}
+
+const KernelTable& kernels_of(std::string_view isa) {
+  for (const IsaEntry& entry : kIsas) {
+    if (isa != entry.table->name) continue;
+    if (!entry.available()) {
+      fail(ErrorKind::kInvalidInput, "instruction set ", isa, " is not available on this CPU; it has: ",
+           joined_names(true));
+    }
+    return *entry.table;
+  }
+  fail(ErrorKind::kInvalidInput, "unknown instruction set \"", isa, "\"; expected one of: ", joined_names(false));
+}
+
+const KernelTable& choose_kernels() {
+  const char* forced = std::getenv("LOCI_ISA");
+  if (forced == nullptr || *forced == '\0') return kernels_of(available_isas().front());
+  try {
+    return kernels_of(forced);
+  } catch (const Error& error) {
+    throw Error(error.kind(), str("LOCI_ISA: ", error.what()));
+  }
+}
+
+}  // namespace loci::cpu

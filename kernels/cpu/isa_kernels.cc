@@ -1,0 +1,58 @@
+// Matrix kernels of one instruction set. CMake compiles this file once per ISA (sources.cmake) with LOCI_ISA naming
+// the namespace and LOCI_SIMD_HEADER the vector types. Only C headers, intrinsics and our plain headers here: an
+// instance of a std template would be a weak symbol that the linker may choose for the whole program.
+#include LOCI_SIMD_HEADER
+#include "kernels/cpu/kernel_table.h"
+
+#define LOCI_STR2(x) #x
+#define LOCI_STR(x) LOCI_STR2(x)
+
+namespace loci::cpu::LOCI_ISA {
+extern const AttentionKernels kAttentionKernels;  // isa_attention.cc
+
+namespace {
+
+// No include guards, no namespaces: pasted here on purpose.
+#include "kernels/cpu/vec_math.inl"
+#include "kernels/cpu/quantize.inl"
+#include "kernels/cpu/panel_types.inl"
+#include "kernels/cpu/matmul.inl"
+
+template <VecF (*kFunction)(VecF)>
+void map(const float* x, float* y, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i += VecF::kLanes) {
+    const int rest = n - i < VecF::kLanes ? static_cast<int>(n - i) : VecF::kLanes;
+    kFunction(VecF::load_first(x + i, rest)).store_first(y + i, rest);
+  }
+}
+void map_exp(const float* x, float* y, int64_t n) noexcept { map<vec_exp>(x, y, n); }
+void map_tanh(const float* x, float* y, int64_t n) noexcept { map<vec_tanh>(x, y, n); }
+void map_silu(const float* x, float* y, int64_t n) noexcept { map<vec_silu>(x, y, n); }
+void map_gelu_tanh(const float* x, float* y, int64_t n) noexcept { map<vec_gelu_tanh>(x, y, n); }
+
+// In the order of PanelType.
+constexpr MatmulKernels kMatmulKernels = {
+    .quantize_tile = quantize_tile,
+    .pack_f32_tile = pack_f32_tile,
+    .panel_int8 = {panel_int8<TypeQ4_0>, panel_int8<TypeQ4_1>, panel_int8<TypeQ5_0>, panel_int8<TypeQ5_1>,
+                   panel_int8<TypeQ8_0>, panel_int8<TypeIQ4_NL>, panel_int8<TypeMXFP4>, panel_int8<TypeQ2_K>,
+                   panel_int8<TypeQ3_K>, panel_int8<TypeQ4_K>, panel_int8<TypeQ5_K>, panel_int8<TypeQ6_K>},
+    .panel_unpack = {panel_unpack<TypeQ4_0>, panel_unpack<TypeQ4_1>, panel_unpack<TypeQ5_0>, panel_unpack<TypeQ5_1>,
+                     panel_unpack<TypeQ8_0>, panel_unpack<TypeIQ4_NL>, panel_unpack<TypeMXFP4>,
+                     panel_unpack<TypeQ2_K>, panel_unpack<TypeQ3_K>, panel_unpack<TypeQ4_K>, panel_unpack<TypeQ5_K>,
+                     panel_unpack<TypeQ6_K>, panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
+    .panel_f32 = panel_f32,
+    .store_tile = store_tile,
+    .store_gated_tile = store_gated_tile,
+    .vec_exp = map_exp,
+    .vec_tanh = map_tanh,
+    .vec_silu = map_silu,
+    .vec_gelu_tanh = map_gelu_tanh,
+};
+
+}  // namespace
+
+const KernelTable kTable = {
+    .name = LOCI_STR(LOCI_ISA), .matmul = &kMatmulKernels, .attention = &kAttentionKernels};
+
+}  // namespace loci::cpu::LOCI_ISA

@@ -1,0 +1,303 @@
+// Panel kernels: 16 weight rows times up to 16 tokens. Pasted into isa_kernels.cc.
+// Accumulation orders are the contract of docs/numerics.md: a result never depends on the tile or the ISA.
+
+// Sums of products that fit in 16 bits for codes of kBits (activations are within +-127), in groups of 4 elements.
+constexpr int groups_per_widening(int bits) { return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1; }
+
+constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
+
+// How far codes are moved up so that their offset becomes 128 (wide dots only).
+template <class Q>
+constexpr int kCodeShift = kWideDot && Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
+
+// out[j] = sum over groups kFirst .. kFirst + kCount - 1 of (code - offset) * q, times 2^kCodeShift, for kN tokens.
+//   q   [kN][32] codes of the tokens
+//   n   [kN]     -128 * sum of the codes in these groups
+template <class Q, int kFirst, int kCount, int kN>
+LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI out[kN]) {
+  if constexpr (kWideDot) {
+    for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(n[j]) : VecI::zero();
+#pragma GCC unroll 8
+    for (int g = kFirst; g < kFirst + kCount; ++g) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kN; ++j) out[j] = dot4(out[j], w[g], q + kBlock * j + 4 * g);
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j) {
+      VecI sum = VecI::zero();
+      if constexpr (Q::kBits == 8) {
+#pragma GCC unroll 8
+        for (int g = kFirst; g < kFirst + kCount; ++g) {
+          sum = sum + widen(mul_pairs_offset128(w[g], q + kBlock * j + 4 * g));
+        }
+      } else {
+        constexpr int kStep = groups_per_widening(Q::kBits) < kCount ? groups_per_widening(Q::kBits) : kCount;
+#pragma GCC unroll 8
+        for (int first = kFirst; first < kFirst + kCount; first += kStep) {
+          auto pairs = mul_pairs(w[first], q + kBlock * j + 4 * first);
+#pragma GCC unroll 8
+          for (int g = first + 1; g < first + kStep; ++g) {
+            pairs = pairs + mul_pairs(w[g], q + kBlock * j + 4 * g);
+            pin(pairs);
+          }
+          sum = sum + widen(pairs);
+        }
+        if constexpr (Q::kOffset != 0) sum = sum + sra<7 - log2_of(Q::kOffset)>(VecI::splat(n[j]));
+      }
+      out[j] = sum;
+    }
+  }
+}
+
+// kN tokens of one block into their accumulators.
+template <class Q, int kN>
+LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minimum[2], const uint8_t* block,
+                          int tile_tokens, int t, VecF* acc) {
+  const int8_t* q = reinterpret_cast<const int8_t*>(block) + kBlock * t;
+  const uint8_t* fields = block + kBlock * tile_tokens + 4 * t;
+  const int field = 4 * tile_tokens;
+  float d[kN], s[kN];
+  int32_t n[kN], n0[kN], n1[kN];
+  __builtin_memcpy(d, fields, sizeof(d));
+  if constexpr (Q::kHasMin && !Q::kHalves) __builtin_memcpy(s, fields + field, sizeof(s));
+  if constexpr (!Q::kHalves) __builtin_memcpy(n, fields + 2 * field, sizeof(n));
+  if constexpr (Q::kHalves) {
+    __builtin_memcpy(n0, fields + 3 * field, sizeof(n0));
+    __builtin_memcpy(n1, fields + 4 * field, sizeof(n1));
+  }
+  if constexpr (!Q::kHalves) {
+    VecI i[kN];
+    dot_groups<Q, 0, 8, kN>(w, q, n, i);
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j) {
+      acc[j] = fma(to_float(i[j]), scale[0] * VecF::splat(d[j]), acc[j]);
+      if constexpr (Q::kHasMin) acc[j] = fma(minimum[0], VecF::splat(s[j]), acc[j]);
+    }
+  } else {
+    VecI i0[kN], i1[kN];
+    dot_groups<Q, 0, 4, kN>(w, q, n0, i0);
+    dot_groups<Q, 4, 4, kN>(w, q, n1, i1);
+#pragma GCC unroll 4
+    for (int j = 0; j < kN; ++j) {
+      VecF sum = to_float(i0[j]) * scale[0];
+      sum = fma(to_float(i1[j]), scale[1], sum);
+      acc[j] = fma(sum, VecF::splat(d[j]), acc[j]);
+      if constexpr (Q::kHasMin) {
+        // n is -128 times the sum of codes; the power of two changes no bit.
+        const float scaled = d[j] * -0x1p-7f;
+        acc[j] = fma(minimum[0], VecF::splat(scaled * static_cast<float>(n0[j])), acc[j]);
+        acc[j] = fma(minimum[1], VecF::splat(scaled * static_cast<float>(n1[j])), acc[j]);
+      }
+    }
+  }
+}
+
+// kTokens columns t0 .. of a tile, for lanes r0 .. r0 + kLanes - 1 of the panel.
+template <class Q, int kTokens>
+void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0, int r0,
+                float* out) noexcept {
+  if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;  // one pass per tile: a constant
+  constexpr int kStep = kTokens >= 2 ? 2 : 1;
+  VecF acc[kTokens];
+  for (int t = 0; t < kTokens; ++t) acc[t] = VecF::zero();
+  const int block_bytes = kTileBytes * tile_tokens;
+  for (int64_t first = 0; first < n_blocks; first += Q::kBlocks, panel += Q::kUnitBytes) {
+    const Q unit(panel, r0);
+#pragma GCC unroll 1
+    for (int b = 0; b < Q::kBlocks; ++b, tile += block_bytes) {
+      VecB w[8];
+      unit.template codes<kCodeShift<Q>>(b, w);
+      VecF scale[2], minimum[2];
+      scale[0] = unit.scale(b, 0);
+      if constexpr (Q::kHalves) scale[1] = unit.scale(b, 1);
+      if constexpr (kCodeShift<Q> != 0) {
+        const VecF unshift = VecF::splat(1.0f / (1 << kCodeShift<Q>));
+        scale[0] = scale[0] * unshift;
+        if constexpr (Q::kHalves) scale[1] = scale[1] * unshift;
+      }
+      if constexpr (Q::kHasMin) {
+        minimum[0] = unit.minimum(b, 0);
+        if constexpr (Q::kHalves) minimum[1] = unit.minimum(b, 1);
+      }
+#pragma GCC unroll 16
+      for (int t = 0; t + kStep <= kTokens; t += kStep) {
+        block_tokens<Q, kStep>(w, scale, minimum, tile, tile_tokens, t0 + t, acc + t);
+      }
+      if constexpr (kTokens % kStep != 0) {
+        block_tokens<Q, 1>(w, scale, minimum, tile, tile_tokens, t0 + kTokens - 1, acc + kTokens - 1);
+      }
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) acc[t].store(out + (t0 + t) * kPanelRows + r0);
+}
+
+template <class Q>
+void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+  if constexpr (kTokensPerPass == kMaxTileTokens) {
+#define LOCI_CASE(T) \
+  case T:            \
+    return panel_pass<Q, T>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
+    switch (tile_tokens) {
+      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
+      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
+      default: return;
+    }
+#undef LOCI_CASE
+  } else {
+    const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
+    for (int pass = 0; pass < passes; ++pass) {
+      const int t0 = tile_tokens * pass / passes;
+      const int t1 = tile_tokens * (pass + 1) / passes;
+      for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
+        switch (t1 - t0) {
+          case 1: panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
+          case 2: panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
+          case 3: panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
+          case 4: panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
+          default: break;
+        }
+      }
+    }
+  }
+}
+
+// Elements as f32, equal bit by bit to the file type's dequantization: scale * (code - offset), minus the minimum.
+template <class Q>
+void panel_unpack(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) noexcept {
+  panel += k_begin / (kBlock * Q::kBlocks) * Q::kUnitBytes;
+  for (int64_t done = 0; done < n; panel += Q::kUnitBytes) {
+    for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
+      const Q unit(panel, r0);
+      for (int b = 0; b < Q::kBlocks && done + kBlock * b < n; ++b) {
+        float* block = out + (done + kBlock * b) * kPanelRows + r0;
+        VecB w[8];
+        unit.template codes<0>(b, w);
+        for (int half = 0; half < 2; ++half) {
+          const VecF scale = unit.scale(b, Q::kHalves ? half : 0);
+          VecF minimum = VecF::zero();
+          if constexpr (Q::kHasMin) minimum = unit.minimum(b, Q::kHalves ? half : 0);
+          for (int g = 4 * half; g < 4 * half + 4; ++g) {
+            const VecI word = as_int(w[g]);
+            const VecI byte = VecI::splat(255), offset = VecI::splat(Q::kOffset);
+            const VecI code[4] = {word & byte, shr<8>(word) & byte, shr<16>(word) & byte, shr<24>(word)};
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+              VecF value = scale * to_float(code[i] - offset);
+              if constexpr (Q::kHasMin) value = value + minimum;
+              value.store(block + (4 * g + i) * kPanelRows);
+            }
+          }
+        }
+      }
+    }
+    done += kBlock * Q::kBlocks;
+  }
+}
+
+void panel_unpack_f32(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) noexcept {
+  __builtin_memcpy(out, panel + k_begin * kPanelRows * 4, static_cast<size_t>(n) * kPanelRows * 4);
+}
+void panel_unpack_f16(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) noexcept {
+  const uint16_t* in = halves_at(panel) + k_begin * kPanelRows;
+  for (int64_t i = 0; i < n * kPanelRows; i += VecF::kLanes) VecF::load_f16(in + i).store(out + i);
+}
+void panel_unpack_bf16(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) noexcept {
+  const uint16_t* in = halves_at(panel) + k_begin * kPanelRows;
+  for (int64_t i = 0; i < n * kPanelRows; i += VecF::kLanes) VecF::load_bf16(in + i).store(out + i);
+}
+
+// kTokens columns; kBlocks blocks of 32 are summed side by side to hide the latency of fma, then added in order.
+template <int kTokens, int kBlocks>
+LOCI_HD void f32_blocks(const float* weights, int64_t n_in_block, const float* tile, int tile_tokens, float* acc) {
+  constexpr int kParts = kPanelRows / VecF::kLanes > 2 ? 1 : kPanelRows / VecF::kLanes;
+  for (int r0 = 0; r0 < kPanelRows; r0 += kParts * VecF::kLanes) {
+    VecF sum[kBlocks][kTokens][kParts];
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int t = 0; t < kTokens; ++t) {
+        for (int p = 0; p < kParts; ++p) sum[b][t][p] = VecF::zero();
+      }
+    }
+    for (int64_t k = 0; k < n_in_block; ++k) {
+#pragma GCC unroll 8
+      for (int b = 0; b < kBlocks; ++b) {
+        VecF w[kParts];
+        for (int p = 0; p < kParts; ++p) {
+          w[p] = VecF::load(weights + (k + b * kBlock) * kPanelRows + r0 + p * VecF::kLanes);
+        }
+        const float* x = tile + (k + b * kBlock) * tile_tokens;
+#pragma GCC unroll 16
+        for (int t = 0; t < kTokens; ++t) {
+          for (int p = 0; p < kParts; ++p) sum[b][t][p] = fma(w[p], VecF::splat(x[t]), sum[b][t][p]);
+        }
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      for (int p = 0; p < kParts; ++p) {
+        float* out = acc + t * kPanelRows + r0 + p * VecF::kLanes;
+        VecF total = VecF::load(out);
+        for (int b = 0; b < kBlocks; ++b) total = total + sum[b][t][p];
+        total.store(out);
+      }
+    }
+  }
+}
+
+template <int kTokens>
+void f32_pass(const float* weights, int64_t n, const float* tile, int tile_tokens, int t0, float* acc) noexcept {
+  if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;
+  constexpr int kChains = kTokens * (VecF::kLanes == 8 ? 2 : 1);
+  constexpr int kBlocks = kChains == 1 ? 8 : kChains <= 2 ? 4 : kChains <= 4 ? 2 : 1;
+  tile += t0;
+  acc += t0 * kPanelRows;
+  int64_t k = 0;
+  for (; k + kBlocks * kBlock <= n; k += kBlocks * kBlock) {
+    f32_blocks<kTokens, kBlocks>(weights + k * kPanelRows, kBlock, tile + k * tile_tokens, tile_tokens, acc);
+  }
+  for (; k < n; k += kBlock) {
+    const int64_t rest = n - k < kBlock ? n - k : kBlock;
+    f32_blocks<kTokens, 1>(weights + k * kPanelRows, rest, tile + k * tile_tokens, tile_tokens, acc);
+  }
+}
+
+void panel_f32(const float* weights, int64_t n, const float* tile, int tile_tokens, float* acc) noexcept {
+  const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
+  for (int pass = 0; pass < passes; ++pass) {
+    const int t0 = tile_tokens * pass / passes;
+    const int t1 = tile_tokens * (pass + 1) / passes;
+#define LOCI_CASE(T)                                                                              \
+  case T:                                                                                         \
+    if constexpr (T <= kTokensPerPass) f32_pass<T>(weights, n, tile, tile_tokens, t0, acc); \
+    break;
+    switch (t1 - t0) {
+      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
+      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
+      default: break;
+    }
+#undef LOCI_CASE
+  }
+}
+
+void store_tile(const float* acc, int n_tokens, int n_rows, const float* bias, bool accumulate, float* out,
+                int64_t out_stride) noexcept {
+  for (int t = 0; t < n_tokens; ++t) {
+    for (int r = 0; r < n_rows; r += VecF::kLanes) {
+      VecF value = VecF::load(acc + t * kPanelRows + r);
+      if (bias != nullptr) value = value + VecF::load_first(bias + r, n_rows - r);
+      float* place = out + t * out_stride + r;
+      if (accumulate) value = value + VecF::load_first(place, n_rows - r);
+      value.store_first(place, n_rows - r);
+    }
+  }
+}
+
+void store_gated_tile(const float* gate, const float* up, GateFunction function, int n_tokens, int n_rows, float* out,
+                      int64_t out_stride) noexcept {
+  for (int t = 0; t < n_tokens; ++t) {
+    for (int r = 0; r < n_rows; r += VecF::kLanes) {
+      const VecF g = VecF::load(gate + t * kPanelRows + r);
+      const VecF activated = function == GateFunction::kSilu ? vec_silu(g) : vec_gelu_tanh(g);
+      (activated * VecF::load(up + t * kPanelRows + r)).store_first(out + t * out_stride + r, n_rows - r);
+    }
+  }
+}
