@@ -6,9 +6,9 @@
 namespace loci {
 
 struct Batch {
-  std::vector<int32_t> tokens;        // [n_rows]
-  std::vector<int32_t> positions;     // [n_rows] 0-based within the row's sequence
-  std::vector<int64_t> slots;         // [n_rows] page * page_size + offset: where the row's K/V goes
+  std::vector<int32_t> tokens;          // [n_rows]
+  std::vector<int32_t> positions;       // [n_rows] 0-based within the row's sequence
+  std::vector<int64_t> slots;           // [n_rows] page * page_size + offset: where the row's K/V goes
   std::vector<int32_t> q_indptr{0};     // [n_seqs + 1] rows of each sequence
   std::vector<int32_t> page_indptr{0};  // [n_seqs + 1]
   std::vector<int32_t> page_indices;    // physical pages of each sequence, in order

@@ -1,7 +1,9 @@
 // Plain configuration of the engine: defaults and units. Filled by main/, checked once, const from then on.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,13 +11,17 @@
 
 namespace loci {
 
+// bytes done, bytes in all, what is being loaded. Returning false abandons the load (Error "interrupted").
+using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string_view what)>;
+
 struct KvConfig {
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
-  int page_size = 16;  // tokens; a multiple of 16
+  bool formats_given = false;  // by the user: --precise then keeps them instead of f32
+  int page_size = 16;          // tokens; a multiple of 16
 };
 
-struct RopeOverrides {  // 0 / empty: from the model
+struct RopeOverrides {       // 0 / empty: from the model
   std::string scaling_type;  // none, linear, yarn
   double scale = 0;          // context is stretched by this factor
   double freq_base = 0, freq_scale = 0;
@@ -25,15 +31,15 @@ struct RopeOverrides {  // 0 / empty: from the model
 
 struct EngineConfig {
   std::string model_path;
-  int64_t n_ctx = 0;            // tokens; 0: the model's trained length
-  int n_batch = 2048;           // logical batch: most prompt tokens taken from one request at a time
-  int n_ubatch = 512;           // most rows of one forward pass
-  int n_threads = 0;            // 0: auto
-  int n_threads_batch = 0;      // 0: as n_threads
-  bool precise = false;         // f32 activations; K/V default to f32 then
+  int64_t n_ctx = 0;        // tokens; 0: the model's trained length
+  int n_batch = 2048;       // logical batch: most prompt tokens taken from one request at a time
+  int n_ubatch = 512;       // most rows of one forward pass
+  int n_threads = 0;        // 0: auto
+  int n_threads_batch = 0;  // 0: as n_threads
+  bool precise = false;     // f32 activations; K/V default to f32 then
   bool use_mmap = true;
   bool use_mlock = false;
-  int max_sequences = 1;        // sequences that may be live at once; the pool holds n_ctx tokens in all
+  int max_sequences = 1;  // sequences that may be live at once; the pool holds n_ctx tokens in all
   KvConfig kv;
   RopeOverrides rope;
   std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"

@@ -1,5 +1,5 @@
 // Engine: the public face. Loads a model, takes Requests, runs steps. One thread owns it: submit, step and the
-// sinks run there; cancel() alone may be called from any thread or signal handler.
+// sinks run there; cancel() may be called from any thread, cancel_all() from a signal handler as well.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -16,23 +16,28 @@
 
 namespace loci {
 
+class Backend;
 struct ArchSpec;
 
-// bytes done, bytes in all, what is being loaded. Returning false abandons the load (Error "interrupted").
-using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string_view what)>;
+// Throws what Engine::load would throw for this file, short of memory: wrong numbers, missing or misshapen tensors,
+// types that cannot be computed with, a broken vocabulary. Converts nothing. Returns the tensors that would be skipped.
+std::vector<std::string> check_loadable(const gguf::File& file);
 
 struct ModelInfo {
   std::string path, name, architecture, quantization;  // "Q4_K - Medium" style text from what the file holds
   int64_t n_params = 0, file_bytes = 0, n_ctx_train = 0, n_ctx = 0;
   int64_t weight_bytes = 0, kv_bytes = 0;  // memory held
   std::string backend;
-  std::string chat_template;               // Jinja source, empty when the file has none
+  std::string chat_template;  // Jinja source, empty when the file has none
 };
 
 class Engine {
  public:
   // Throws Error. The config is completed (auto values filled) and kept.
   static std::unique_ptr<Engine> load(const EngineConfig& config, const LoadProgress& progress = {});
+  // The same on a device made by the caller.
+  static std::unique_ptr<Engine> load(const EngineConfig& config, const LoadProgress& progress,
+                                      std::unique_ptr<Backend> backend);
   ~Engine();
 
   const EngineConfig& config() const;
@@ -62,6 +67,8 @@ class Engine {
   void save_cache(const std::string& path) const;
   [[nodiscard]] std::string load_cache(const std::string& path);
   void clear_cache();
+  // Aborts when the page accounting is broken (tests call it after each step).
+  void check_invariants() const;
 
  private:
   Engine();

@@ -11,24 +11,24 @@
 namespace loci {
 
 enum class FinishReason {
-  kEndToken,    // the model ended its answer
-  kStopString,  // a stop string was met
-  kLimit,       // max_tokens reached
-  kContextFull, // no room left in the context
+  kEndToken,     // the model ended its answer
+  kStopString,   // a stop string was met
+  kLimit,        // max_tokens reached
+  kContextFull,  // no room left in the context
   kCancelled,
-  kError,       // see RequestStats::error
+  kError,  // see RequestStats::error
 };
 
 struct RequestStats {
   FinishReason reason = FinishReason::kEndToken;
-  std::string stop_string;       // when reason is kStopString
-  std::string error;             // when reason is kError
-  int64_t n_prompt = 0;          // prompt tokens
-  int64_t n_cached = 0;          // of these, taken from the cache
-  int64_t n_predicted = 0;       // tokens generated (an end token counts)
-  double prompt_ms = 0;          // time spent on the prompt tokens that were not cached
+  std::string stop_string;  // when reason is kStopString
+  std::string error;        // when reason is kError
+  int64_t n_prompt = 0;     // prompt tokens
+  int64_t n_cached = 0;     // of these, taken from the cache
+  int64_t n_predicted = 0;  // tokens generated (an end token counts)
+  double prompt_ms = 0;     // time spent on the prompt tokens that were not cached
   double predicted_ms = 0;
-  uint64_t seed = 0;             // seed in use
+  uint64_t seed = 0;  // seed in use
 };
 
 // Called by the thread that runs Engine::step().
@@ -43,14 +43,15 @@ class TokenSink {
 };
 
 struct Request {
-  std::vector<int32_t> prompt;       // token ids, at least one
+  std::vector<int32_t> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int64_t max_tokens = -1;           // -1: until an end token or the context's end; 0: evaluate only
+  int64_t max_tokens = -1;  // -1: until an end token or the context's end; 0: evaluate only
   std::vector<std::string> stops;
   bool show_special = false;
-  int n_top_logprobs = 0;            // > 0: TokenSink gets that many alternatives
-  bool cache_prompt = true;          // reuse and keep K/V of this request
-  TokenSink* sink = nullptr;         // not owned; outlives the request
+  bool stop_at_end = true;    // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
+  int n_top_logprobs = 0;     // > 0: TokenSink gets that many alternatives
+  bool cache_prompt = true;   // reuse and keep K/V of this request
+  TokenSink* sink = nullptr;  // not owned; outlives the request
 };
 
 using RequestId = int64_t;

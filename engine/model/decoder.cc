@@ -1,0 +1,92 @@
+#include "engine/model/decoder.h"
+
+#include <algorithm>
+
+#include "kernels/check.h"
+
+namespace loci {
+namespace {
+
+constexpr int64_t kLogitBytes = 32 << 20;  // logits are made a block of rows at a time: vocabularies reach 262,144
+constexpr int64_t kAlignFloats = 16;
+
+int64_t aligned(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAlignFloats; }
+
+}  // namespace
+
+Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows)
+    : arch_(arch), weights_(weights), kv_(kv), backend_(backend), max_rows_(max_rows) {
+  int64_t q_dim = 0, kv_dim = 0;
+  for (const LayerSpec& layer : arch.layers) {
+    q_dim = std::max(q_dim, int64_t{layer.n_heads} * layer.head_dim);
+    kv_dim = std::max(kv_dim, int64_t{layer.n_kv_heads} * layer.head_dim);
+  }
+  a_.dim_stride = aligned(arch.dim);
+  a_.q_stride = aligned(q_dim);
+  a_.kv_stride = aligned(kv_dim);
+  a_.ffn_stride = aligned(arch.max_ffn_dim());
+  max_logit_rows_ = std::clamp<int64_t>(kLogitBytes / (arch.vocab_size * int64_t{sizeof(float)}), 1, max_rows);
+  const int64_t logit_floats = aligned(max_logit_rows_ * arch.vocab_size);
+  const int64_t row_floats = 2 * a_.dim_stride + 2 * a_.q_stride + 2 * a_.kv_stride + a_.ffn_stride;
+  bytes_ = (row_floats * max_rows + logit_floats) * int64_t{sizeof(float)};
+  memory_ = backend.allocate(static_cast<size_t>(bytes_));
+  auto* next = reinterpret_cast<float*>(memory_.get());
+  const auto take = [&](int64_t n) {
+    float* start = next;
+    next += n;
+    return start;
+  };
+  a_.x = take(max_rows * a_.dim_stride);
+  a_.normed = take(max_rows * a_.dim_stride);
+  a_.q = take(max_rows * a_.q_stride);
+  a_.attn = take(max_rows * a_.q_stride);
+  a_.k = take(max_rows * a_.kv_stride);
+  a_.v = take(max_rows * a_.kv_stride);
+  a_.ffn = take(max_rows * a_.ffn_stride);
+  logits_ = take(logit_floats);
+  plan_.angles.resize(arch.ropes.size());
+}
+
+bool Decoder::forward(const Batch& batch, const std::atomic<bool>* abandon) {
+  const int64_t n_rows = batch.n_rows();
+  LOCI_CHECK(n_rows > 0 && n_rows <= max_rows_, "rows of a batch: ", n_rows);
+  n_logit_rows_ = 0;
+  plan_.batch = &batch;
+  plan_.first_tail_row = batch.logit_rows.empty() ? n_rows : batch.logit_rows.front();
+  for (size_t i = 0; i < arch_.ropes.size(); ++i) {
+    const bool scaled = i == 0;  // rope_freqs belongs to the model's main rope
+    fill_rope_angles(arch_.ropes[i], scaled ? std::span<const float>(weights_.rope_freqs) : std::span<const float>(),
+                     batch.positions, plan_.angles[i]);
+  }
+  backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  for (size_t i = 0; i < arch_.layers.size(); ++i) {
+    if (abandon != nullptr && abandon->load(std::memory_order_relaxed)) return false;
+    const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
+    attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(i), plan_, first_row, a_, backend_);
+    if (first_row < n_rows) ffn_block(arch_, weights_.layers[i], first_row, n_rows, a_, backend_);
+  }
+  // The final norm packs the wanted rows together; runs of neighbours go in one call.
+  const std::vector<int32_t>& rows = batch.logit_rows;
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    backend_.rms_norm(a_.x + rows[begin] * a_.dim_stride, a_.dim_stride, weights_.output_norm.data(), arch_.norm_eps,
+                      static_cast<int64_t>(end - begin), 1, arch_.dim,
+                      a_.normed + static_cast<int64_t>(begin) * a_.dim_stride, a_.dim_stride);
+    begin = end;
+  }
+  n_logit_rows_ = static_cast<int64_t>(rows.size());
+  return true;
+}
+
+std::span<const float> Decoder::logits(int64_t first, int64_t count) {
+  LOCI_CHECK(first >= 0 && count >= 0 && count <= max_logit_rows_ && first + count <= n_logit_rows_, "logit rows ",
+             first, " + ", count, " of ", n_logit_rows_);
+  if (count == 0) return {};
+  const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = arch_.vocab_size};
+  backend_.matmul(std::span(&out, 1), a_.normed + first * a_.dim_stride, a_.dim_stride, count);
+  if (arch_.final_softcap > 0) backend_.softcap(logits_, count * arch_.vocab_size, arch_.final_softcap);
+  return {logits_, static_cast<size_t>(count * arch_.vocab_size)};
+}
+
+}  // namespace loci

@@ -1,0 +1,76 @@
+// Decoder: the one forward pass. Batch -> K/V in pages, hidden rows -> logits rows. Knows no sampling, no requests.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/kv/kv_manager.h"
+#include "engine/model/arch.h"
+#include "engine/model/weights.h"
+#include "kernels/backend.h"
+
+namespace loci {
+
+// Buffers of one step, each [max_rows, stride].
+struct Activations {
+  float* x = nullptr;       // [dim] residual stream
+  float* normed = nullptr;  // [dim] input of a block; output of a block before its post-norm
+  float* q = nullptr;       // [n_heads * head_dim]
+  float* k = nullptr;       // [n_kv_heads * head_dim]
+  float* v = nullptr;       // [n_kv_heads * head_dim]
+  float* attn = nullptr;    // [n_heads * head_dim]
+  float* ffn = nullptr;     // [ffn_dim]
+  int64_t dim_stride = 0, q_stride = 0, kv_stride = 0, ffn_stride = 0;
+};
+
+// What all layers of a step share; built once per step, const for the layers.
+struct StepPlan {
+  const Batch* batch = nullptr;
+  std::vector<RopeAngles> angles;  // per ArchSpec::ropes
+  // Rows from here on are needed after the last layer has written its K/V.
+  int64_t first_tail_row = 0;
+};
+
+// Rows [first_row, n_rows) of a block's input and output: all, or in the last layer the tail.
+// x += attention(norm(x)); writes K/V of all rows.
+void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWeights& weights, const KvLayer& kv,
+                     const StepPlan& plan, int64_t first_row, const Activations& a, Backend& backend);
+// x += ffn(norm(x))
+void ffn_block(const ArchSpec& arch, const LayerWeights& weights, int64_t first_row, int64_t n_rows,
+               const Activations& a, Backend& backend);
+
+class Decoder {
+ public:
+  // All references outlive the decoder. `max_rows`: most rows of one batch.
+  Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows);
+
+  // Writes K/V of every row into its slot and computes the hidden rows of batch.logit_rows.
+  // False when `abandon` became true on the way: some K/V of the batch's rows is then missing, nothing else changed.
+  // REQUIRES: n_rows <= max_rows; slots and pages as AttentionArgs wants them; tokens within the vocabulary.
+  [[nodiscard]] bool forward(const Batch& batch, const std::atomic<bool>* abandon = nullptr);
+
+  // Logits of batch.logit_rows[first .. first + count) of the last forward: [count, vocab_size], valid until the
+  // next call.  REQUIRES: count <= max_logit_rows().
+  std::span<const float> logits(int64_t first, int64_t count);
+  int64_t max_logit_rows() const { return max_logit_rows_; }
+  int64_t n_logit_rows() const { return n_logit_rows_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  const ArchSpec& arch_;
+  const Weights& weights_;
+  const KvManager& kv_;
+  Backend& backend_;
+  int64_t max_rows_, max_logit_rows_;
+  int64_t bytes_ = 0;
+  std::shared_ptr<std::byte> memory_;
+  Activations a_;
+  float* logits_ = nullptr;  // [max_logit_rows, vocab_size]
+  StepPlan plan_;
+  int64_t n_logit_rows_ = 0;
+};
+
+}  // namespace loci
