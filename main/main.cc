@@ -17,6 +17,7 @@
 namespace {
 
 using loci::cli::cmd_apply_template;
+using loci::cli::cmd_bench;
 using loci::cli::cmd_chat;
 using loci::cli::cmd_inspect;
 using loci::cli::cmd_perplexity;
@@ -40,6 +41,7 @@ constexpr Command kCommands[] = {
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"apply-template", cmd_apply_template, "print the exact prompt a chat template makes"},
     {"perplexity", cmd_perplexity, "perplexity of a text, comparable with llama.cpp's"},
+    {"bench", cmd_bench, "tokens per second of prefill and decode"},
 };
 
 void print_help() {
