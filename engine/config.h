@@ -17,8 +17,7 @@ using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string
 struct KvConfig {
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
-  bool formats_given = false;  // by the user: --precise then keeps them instead of f32
-  int page_size = 16;          // tokens; a multiple of 16
+  int page_size = 16;  // tokens; a multiple of 16
 };
 
 struct RopeOverrides {       // 0 / empty: from the model
@@ -36,7 +35,7 @@ struct EngineConfig {
   int n_ubatch = 512;       // most rows of one forward pass
   int n_threads = 0;        // 0: auto
   int n_threads_batch = 0;  // 0: as n_threads
-  bool precise = false;     // f32 activations; K/V default to f32 then
+  bool precise = false;     // f32 activations; main/ then asks for f32 K/V too, unless told otherwise
   bool use_mmap = true;
   bool use_mlock = false;
   int max_sequences = 1;  // sequences that may be live at once; the pool holds n_ctx tokens in all

@@ -72,8 +72,6 @@ void require_range(const char* what, int64_t value, int64_t low, int64_t high) {
 // Fills every "auto" and checks the rest, once.
 EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
   require_range("context size", config.n_ctx, 0, kMaxContext);
-  require_range("batch size", config.n_batch, 1, kMaxUbatch);
-  require_range("micro-batch size", config.n_ubatch, 1, kMaxUbatch);
   require_range("sequences", config.max_sequences, 1, kMaxSequences);
   require_range("threads", config.n_threads, 0, 4096);
   require_range("batch threads", config.n_threads_batch, 0, 4096);
@@ -86,9 +84,11 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
     log_warn("context of ", config.n_ctx, " tokens is longer than the ", arch.n_ctx_train,
              " the model was trained with; answers may degrade");
   }
-  config.n_ubatch =
-      static_cast<int>(std::min<int64_t>({config.n_ubatch, config.n_batch, std::max<int64_t>(config.n_ctx, 1)}));
-  if (config.precise && !config.kv.formats_given) config.kv.k_format = config.kv.v_format = KvFormat::kF32;
+  require_range("batch size", config.n_batch, 1, INT32_MAX);
+  require_range("micro-batch size", config.n_ubatch, 1, INT32_MAX);
+  config.n_batch = static_cast<int>(std::min<int64_t>(config.n_batch, config.n_ctx));
+  config.n_ubatch = std::min(config.n_ubatch, config.n_batch);
+  require_range("micro-batch size", config.n_ubatch, 1, kMaxUbatch);
   return config;
 }
 
