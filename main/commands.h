@@ -10,6 +10,7 @@ int cmd_apply_template(const std::vector<std::string>& args);
 int cmd_bench(const std::vector<std::string>& args);
 int cmd_chat(const std::vector<std::string>& args);
 int cmd_inspect(const std::vector<std::string>& args);
+int cmd_models(const std::vector<std::string>& args);
 int cmd_perplexity(const std::vector<std::string>& args);
 int cmd_quantize(const std::vector<std::string>& args);
 int cmd_run(const std::vector<std::string>& args);

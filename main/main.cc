@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/device_list.h"
 #include "kernels/error.h"
 #include "main/commands.h"
 
@@ -20,6 +21,7 @@ using loci::cli::cmd_apply_template;
 using loci::cli::cmd_bench;
 using loci::cli::cmd_chat;
 using loci::cli::cmd_inspect;
+using loci::cli::cmd_models;
 using loci::cli::cmd_perplexity;
 using loci::cli::cmd_quantize;
 using loci::cli::cmd_run;
@@ -36,6 +38,7 @@ constexpr Command kCommands[] = {
     {"chat", cmd_chat, "talk to a model in the terminal"},
     {"cli", cmd_chat, "the same as chat"},
     {"completion", cmd_run, "the same as run"},
+    {"models", cmd_models, "list the models that have a short name"},
     {"inspect", cmd_inspect, "say what a GGUF file holds and whether it would load"},
     {"quantize", cmd_quantize, "convert a GGUF file to a smaller type"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
@@ -50,13 +53,49 @@ void print_help() {
   for (const Command& command : kCommands) {
     std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ') << command.summary << '\n';
   }
-  std::cout << "  version          print the version\n  help [COMMAND]   this page, or a command's flags\n";
+  std::cout << "  version          print the version\n  help [COMMAND]   this page, or a command's flags\n\n"
+               "flags without a command: --version, --list-devices, --completion-bash, --help\n";
+}
+
+void print_devices() {
+  std::cout << "Available devices:\n";
+  for (const loci::DeviceInfo& device : loci::list_devices()) std::cout << "  " << describe(device) << '\n';
+}
+
+// A completion script for bash: commands first, then the flags that the command's own help lists.
+void print_completion() {
+  std::string names;
+  for (const Command& command : kCommands) names += std::string(command.name) + " ";
+  std::cout << "_loci() {\n"
+               "  local current=${COMP_WORDS[COMP_CWORD]}\n"
+               "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+               "    COMPREPLY=($(compgen -W '"
+            << names
+            << "version help --version --list-devices --completion-bash --help' -- \"$current\"))\n"
+               "  elif [[ $current == -* ]]; then\n"
+               "    local flags\n"
+               "    flags=$(\"${COMP_WORDS[0]}\" \"${COMP_WORDS[1]}\" --help 2>/dev/null |"
+               " grep -oE '^ +-[^ ]+(, -[^ ]+)*' | tr -d ',')\n"
+               "    COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
+               "  else\n"
+               "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
+               "  fi\n"
+               "}\n"
+               "complete -o filenames -F _loci loci\n";
 }
 
 int run(std::vector<std::string> args) {
   const std::string name = args.empty() ? "help" : args.front();
   if (name == "version" || name == "--version") {
     std::cout << "loci " LOCI_VERSION "\n";
+    return 0;
+  }
+  if (name == "--list-devices") {
+    print_devices();
+    return 0;
+  }
+  if (name == "--completion-bash") {
+    print_completion();
     return 0;
   }
   if (name == "help" || name == "--help" || name == "-h") {

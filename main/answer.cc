@@ -1,0 +1,156 @@
+#include "main/answer.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "kernels/error.h"
+#include "kernels/log.h"
+#include "main/cli.h"
+#include "main/interrupt.h"
+#include "main/reasoning.h"
+
+namespace loci::cli {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class ConsoleSink : public TokenSink {
+ public:
+  ConsoleSink(Console& console, const AnswerRequest& request)
+      : console_(console), split_(request.split_reasoning), splitter_(request.prompt.opens_reasoning) {}
+
+  void on_prompt(int64_t done, int64_t total, int64_t cached) override {
+    constexpr int64_t kWorthShowing = 128;  // shorter prompts are over before the eye sees a bar
+    if (total - cached < kWorthShowing) return;
+    if (!progress_) progress_.emplace("prompt");
+    progress_->update(static_cast<double>(done), static_cast<double>(total),
+                      std::to_string(done) + "/" + std::to_string(total) + " tokens");
+    if (done >= total) progress_.reset();
+  }
+
+  void on_token(int32_t, std::string_view text, std::span<const TokenProb>) override {
+    progress_.reset();
+    show(text, false);
+  }
+
+  void on_finish(std::string_view text, const RequestStats& stats) override {
+    progress_.reset();
+    show(text, true);
+    result.stats = stats;
+    finished = true;
+  }
+
+  Answer result;
+  bool finished = false;
+
+ private:
+  void show(std::string_view text, bool at_end) {
+    if (!split_) {
+      result.content += text;
+      console_.answer(text);
+      return;
+    }
+    for (const AnswerPart& part : splitter_.add(text)) show_part(part);
+    if (!at_end) return;
+    for (const AnswerPart& part : splitter_.finish()) show_part(part);
+    end_thinking();
+  }
+
+  void show_part(const AnswerPart& part) {
+    if (part.thinking) {
+      result.reasoning += part.text;
+      if (!console_.stdout_is_terminal()) return;
+      if (!thinking_) console_.answer("[Start thinking]\n", Style::kDim);
+      thinking_ = true;
+      console_.answer(part.text, Style::kDim);
+    } else {
+      end_thinking();
+      result.content += part.text;
+      console_.answer(part.text);
+    }
+  }
+
+  void end_thinking() {
+    if (!thinking_) return;
+    thinking_ = false;
+    console_.end_line();
+    console_.answer("[End thinking]\n\n", Style::kDim);
+  }
+
+  Console& console_;
+  bool split_;
+  bool thinking_ = false;
+  ReasoningSplitter splitter_;
+  std::optional<ProgressBar> progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> load_with_progress(const EngineConfig& config) {
+  const double start_s = seconds_now();
+  std::unique_ptr<Engine> engine;
+  {
+    const size_t slash = config.model_path.rfind('/');
+    ProgressBar bar("loading " + config.model_path.substr(slash == std::string::npos ? 0 : slash + 1));
+    engine = Engine::load(config, [&](int64_t done, int64_t total, std::string_view what) {
+      const double elapsed_s = seconds_now() - start_s;
+      const std::string rate = elapsed_s > 0 ? ", " + bytes_text(static_cast<double>(done) / elapsed_s) + "/s" : "";
+      bar.update(static_cast<double>(done), static_cast<double>(total),
+                 bytes_text(static_cast<double>(done)) + " of " + bytes_text(static_cast<double>(total)) + rate + " " +
+                     std::string(what));
+      return true;
+    });
+  }
+  return engine;
+}
+
+Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
+  ConsoleSink sink(console, request);
+  Request job;
+  job.prompt = request.prompt.tokens;
+  job.sampling = request.sampling;
+  job.max_tokens = request.max_tokens;
+  job.stops = request.stops;
+  job.show_special = request.show_special;
+  job.sink = &sink;
+  const interrupt::Answering answering(engine);
+  engine.submit(std::move(job));
+  // A Ctrl-C between the two phases found nothing to cancel; it is honoured here.
+  while (!sink.finished && engine.step()) {
+    if (answering.interrupted()) engine.cancel_all();
+  }
+  sink.result.interrupted = answering.interrupted() || sink.result.stats.reason == FinishReason::kCancelled;
+  if (sink.result.stats.reason == FinishReason::kError) {
+    console.end_line();
+    fail(ErrorKind::kInternal, sink.result.stats.error);
+  }
+  if (sink.result.stats.reason == FinishReason::kContextFull) {
+    console.end_line();
+    log_warn("the context of ", engine.info().n_ctx, " tokens is full: the answer was cut (-c sets a larger one)");
+  }
+  return std::move(sink.result);
+}
+
+std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
+  const auto rate = [](int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0; };
+  char text[200];
+  std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld ]",
+                rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted, stats.predicted_ms),
+                static_cast<long long>(stats.n_cached), static_cast<long long>(stats.n_prompt + stats.n_predicted),
+                static_cast<long long>(n_ctx));
+  return text;
+}
+
+void load_prompt_cache(Engine& engine, const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return;
+  const std::string why_not = engine.load_cache(path);
+  if (!why_not.empty()) log_warn("--prompt-cache ", path, ": not used: ", why_not);
+}
+
+}  // namespace loci::cli

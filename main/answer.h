@@ -1,0 +1,43 @@
+// Answering one prompt on a console: the request, the streamed text, progress, timings. Used by run and chat.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "main/chat_format.h"
+#include "main/console.h"
+
+namespace loci::cli {
+
+// Loads the model of `config` with a progress bar and says on stderr what was loaded.
+std::unique_ptr<Engine> load_with_progress(const EngineConfig& config);
+
+struct AnswerRequest {
+  PromptTokens prompt;
+  SamplingParams sampling;
+  int64_t max_tokens = -1;
+  std::vector<std::string> stops;
+  bool show_special = false;
+  bool split_reasoning = false;
+};
+
+struct Answer {
+  std::string content;    // what was said, thinking apart
+  std::string reasoning;  // empty unless split_reasoning
+  RequestStats stats;
+  bool interrupted = false;
+};
+
+// Runs the request to its end, streaming to stdout. Thinking is shown dimmed between [Start thinking] and
+// [End thinking] when stdout is a terminal, and left out otherwise. Throws Error as Engine::submit does, and when
+// the request failed.
+Answer answer(Engine& engine, const AnswerRequest& request, Console& console);
+
+// "[ Prompt: 123.4 t/s | Generation: 45.6 t/s | cached 0 | context 31/8192 ]"
+std::string timings_text(const RequestStats& stats, int64_t n_ctx);
+
+// Loads --prompt-cache; a file that does not fit is said to be unused. An absent file is fine.
+void load_prompt_cache(Engine& engine, const std::string& path);
+
+}  // namespace loci::cli

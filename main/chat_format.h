@@ -1,0 +1,40 @@
+// ChatFormat: messages to prompt tokens, by the model's chat template, a chosen one, or none (raw completion).
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/text/chat_template.h"
+#include "main/options.h"
+
+namespace loci::cli {
+
+struct PromptTokens {
+  std::vector<int32_t> tokens;
+  bool opens_reasoning = false;  // the template ends with <think>: the answer starts inside
+};
+
+class ChatFormat {
+ public:
+  // Picks the template: --chat-template, else the model's, else (with -cnv) chatml. Without any, or with -no-cnv:
+  // raw completion. Throws Error when the template does not parse.
+  ChatFormat(const Engine& engine, const ChatOptions& options);
+
+  bool raw() const { return !template_; }
+  const std::string& template_name() const { return name_; }  // "of the model", "chatml", "none: ..."
+
+  // The prompt for the next answer. Raw: the contents, one after the other, control tokens spelled in them parsed.
+  PromptTokens prompt(const std::vector<ChatMessage>& messages, std::optional<bool> thinking) const;
+
+ private:
+  const Engine* engine_;
+  std::optional<ChatTemplate> template_;
+  std::string name_;
+  std::string kwargs_json_;
+};
+
+// "     1 -> 'Hello'" for each token.
+std::string describe_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens);
+
+}  // namespace loci::cli
