@@ -67,10 +67,11 @@ class Bench {
     if (prompt.empty()) source_.append(1, prompt);
     TimingSink sink;
     const Clock::time_point start = Clock::now();
-    // The first token comes out of the prompt's forward pass: n_gen passes of their own end with n_gen + 1 tokens.
-    request(prompt, test.n_gen > 0 ? test.n_gen + 1 : 0, sink);
+    // The first token comes out of the prompt's forward pass (which computes one row of logits, as a user's prompt
+    // does); n_gen passes of their own make n_gen more.
+    request(prompt, test.n_gen + 1, sink);
     const Clock::time_point end = Clock::now();
-    if (test.n_gen > 0 && sink.n_tokens() != test.n_gen + 1) {
+    if (sink.n_tokens() != test.n_gen + 1) {
       fail(ErrorKind::kInternal, test.name(), ": expected ", test.n_gen + 1, " tokens, found ", sink.n_tokens());
     }
     if (test.n_prompt == 0) return nanoseconds(sink.last() - sink.first());
