@@ -8,21 +8,21 @@ constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
 
 // How far codes are moved up so that their offset becomes 128 (wide dots only).
 template <class Q>
-constexpr int kCodeShift = kWideDot && Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
+constexpr int kCodeShift = LOCI_WIDE_DOT && Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
 
 // out[j] = sum over groups kFirst .. kFirst + kCount - 1 of (code - offset) * q, times 2^kCodeShift, for kN tokens.
 //   q   [kN][32] codes of the tokens
 //   n   [kN]     -128 * sum of the codes in these groups
 template <class Q, int kFirst, int kCount, int kN>
 LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI out[kN]) {
-  if constexpr (kWideDot) {
+#if LOCI_WIDE_DOT
     for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(n[j]) : VecI::zero();
 #pragma GCC unroll 8
     for (int g = kFirst; g < kFirst + kCount; ++g) {
 #pragma GCC unroll 4
       for (int j = 0; j < kN; ++j) out[j] = dot4(out[j], w[g], q + kBlock * j + 4 * g);
     }
-  } else {
+#else
 #pragma GCC unroll 4
     for (int j = 0; j < kN; ++j) {
       VecI sum = VecI::zero();
@@ -47,7 +47,7 @@ LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI
       }
       out[j] = sum;
     }
-  }
+#endif
 }
 
 // kN tokens of one block into their accumulators.

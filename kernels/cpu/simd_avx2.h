@@ -7,12 +7,13 @@
 
 #include "kernels/hd.h"
 
+// Byte dots go through 16-bit sums (vpmaddubsw): codes must stay small, see dot_groups in matmul.inl.
+#define LOCI_WIDE_DOT 0
+
 namespace loci::cpu::LOCI_ISA {
 namespace {
 
 constexpr int kTokensPerPass = 4;  // 8 weight registers + 4 accumulators leave 4 of 16
-// Byte dots go through 16-bit sums (vpmaddubsw): codes must stay small, see dot_groups in matmul.inl.
-constexpr bool kWideDot = false;
 
 struct VecI {
   static constexpr int kLanes = 8;

@@ -6,15 +6,16 @@
 
 #include "kernels/hd.h"
 
+#if defined(__AVX512VNNI__)
+#define LOCI_WIDE_DOT 1
+#else
+#define LOCI_WIDE_DOT 0
+#endif
+
 namespace loci::cpu::LOCI_ISA {
 namespace {
 
 constexpr int kTokensPerPass = 16;
-#if defined(__AVX512VNNI__)
-constexpr bool kWideDot = true;
-#else
-constexpr bool kWideDot = false;
-#endif
 
 struct VecI {
   static constexpr int kLanes = 16;
@@ -117,7 +118,7 @@ LOCI_HD __m512i broadcast4(const int8_t* q) {
   __builtin_memcpy(&word, q, sizeof(word));
   return _mm512_set1_epi32(word);
 }
-#if defined(__AVX512VNNI__)
+#if LOCI_WIDE_DOT
 LOCI_HD VecI dot4(VecI acc, VecB w, const int8_t* q) { return {_mm512_dpbusd_epi32(acc.v, w.v, broadcast4(q))}; }
 #else
 struct VecPairs {

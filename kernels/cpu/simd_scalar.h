@@ -6,13 +6,14 @@
 #include "kernels/hd.h"
 #include "kernels/quant/half.h"
 
+// 1: unsigned x signed byte dots (dot4) accumulate in 32 bits without saturation, so codes may use all 8 bits.
+#define LOCI_WIDE_DOT 1
+
 namespace loci::cpu::LOCI_ISA {
 namespace {
 
 // Token columns that one pass over a panel computes; tokens beyond it take another pass.
 constexpr int kTokensPerPass = 4;
-// True: unsigned x signed byte dots accumulate in 32 bits without saturation, so codes may use all 8 bits.
-constexpr bool kWideDot = true;
 
 struct VecI {
   static constexpr int kLanes = 1;

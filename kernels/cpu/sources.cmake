@@ -3,7 +3,6 @@ target_sources(loci_kernels PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/cpu_backend.cc
   ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_attention.cc
   ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_elementwise.cc
-  ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_elementwise.cc
   ${CMAKE_CURRENT_LIST_DIR}/cpu_backend_matmul.cc
   ${CMAKE_CURRENT_LIST_DIR}/cpu_count.cc
   ${CMAKE_CURRENT_LIST_DIR}/cpu_weight.cc
@@ -15,6 +14,7 @@ target_sources(loci_kernels PRIVATE
 
 # loci_add_isa(name simd_header flags...): the kernel units for one instruction set, in namespace loci::cpu::<name>.
 # -fno-ipa-modref -fno-ipa-pure-const: g++ 12.2 otherwise drops memcpy stores in inlined vector code.
+# -Wno-maybe-uninitialized: its intrinsics headers pass deliberately undefined registers.
 function(loci_add_isa isa simd_header)
   add_library(loci_cpu_${isa} OBJECT
     ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_attention.cc
@@ -24,7 +24,8 @@ function(loci_add_isa isa simd_header)
                              LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
   target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi)
+    target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi
+                           -Wno-maybe-uninitialized)
   endif()
   target_sources(loci_kernels PRIVATE $<TARGET_OBJECTS:loci_cpu_${isa}>)
 endfunction()

@@ -1,0 +1,68 @@
+#include "kernels/cpu/huge_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace loci::cpu {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kSmallPage = size_t{4} << 10;
+constexpr size_t kSlab = size_t{64} << 20;
+constexpr size_t kAlignment = 64;
+
+[[noreturn]] void fail_out_of_memory(size_t bytes) {
+  fail(ErrorKind::kOutOfMemory, "cannot allocate ", bytes, " bytes (", (bytes >> 20), " MiB)");
+}
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_huge(size_t bytes) {
+  if (bytes > (size_t{1} << 62)) fail_out_of_memory(bytes);
+  const bool huge = bytes >= kHugePage;
+  const size_t size = round_up(std::max<size_t>(bytes, 1), huge ? kHugePage : kSmallPage);
+  // mmap aligns to small pages only: map one huge page more and give the ends back.
+  const size_t mapped = huge ? size + kHugePage : size;
+  void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) fail_out_of_memory(bytes);
+  std::byte* start = static_cast<std::byte*>(raw);
+  if (huge) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(raw);
+    const size_t before = round_up(address, kHugePage) - address;
+    const size_t after = kHugePage - before;
+    if (before > 0) munmap(start, before);
+    if (after > 0) munmap(start + before + size, after);
+    start += before;
+    // Before the first touch, so that pages are huge from the start. Refusal leaves small pages, which work as well.
+    (void)madvise(start, size, MADV_HUGEPAGE);
+  }
+  return {start, [size](std::byte* p) { munmap(p, size); }};
+}
+
+std::shared_ptr<std::byte> PanelArena::allocate(size_t bytes) {
+  const size_t size = round_up(bytes, kAlignment);
+  if (!slab_ || slab_bytes_ - used_bytes_ < size) {
+    slab_bytes_ = std::max(kSlab, round_up(size, kHugePage));
+    slab_ = allocate_huge(slab_bytes_);  // pages that nobody touches cost nothing
+    used_bytes_ = 0;
+  }
+  std::shared_ptr<std::byte> piece(slab_, slab_.get() + used_bytes_);
+  used_bytes_ += size;
+  return piece;
+}
+
+std::byte* ScratchBuffer::reserve(size_t bytes) {
+  if (bytes > bytes_) {
+    data_.reset();
+    bytes_ = std::max(bytes, bytes_ + bytes_ / 2);
+    data_ = allocate_huge(bytes_);
+  }
+  return data_.get();
+}
+
+}  // namespace loci::cpu
