@@ -1,2 +1,2 @@
-#Sources of engine / eval.
-target_sources(loci_engine PRIVATE ${CMAKE_CURRENT_LIST_DIR} / perplexity.cc)
+# Sources of engine/eval.
+target_sources(loci_engine PRIVATE ${CMAKE_CURRENT_LIST_DIR}/perplexity.cc)
