@@ -1,0 +1,305 @@
+// CpuBackend: attention over paged K/V. Cuts the batch into (chunk, split) units, runs the ISA's kernel on each
+// thread's range, folds the states of chunks that several threads shared, and writes the K/V pages.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention/softmax_state.h"
+#include "kernels/attention/split_plan.h"
+#include "kernels/check.h"
+#include "kernels/cpu/attention_args.h"
+#include "kernels/cpu/attention_workspace.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/kv_format/kv_format_list.h"
+
+namespace loci::cpu {
+namespace {
+
+constexpr int kSplitTiles = kSplitTokens / kKvTileTokens;
+// Rows per chunk: enough to use a split's K/V often while it lies in L2; the states of a chunk stay there too.
+constexpr int kChunkRows = 128;
+// (row, head) pairs that a thread should store at least: waking a thread costs as much as some dozens.
+constexpr int64_t kMinItemsPerThread = 32;
+
+// Pointers to the tiles of one split.
+struct SplitTiles {
+  const std::byte* k[kSplitTiles];
+  const std::byte* v[kSplitTiles];
+  int n = 0;
+};
+
+// What one thread needs while it works through its range of units.
+class AttentionWorker {
+ public:
+  AttentionWorker(const AttentionArgs& args, const AttentionKernels& kernels, const SplitPlan& plan,
+                  AttentionThread& workspace)
+      : args_(args),
+        kernels_(kernels),
+        plan_(plan),
+        workspace_(workspace),
+        head_dim_(args.kv.head_dim),
+        group_(args.n_heads / args.kv.n_kv_heads),
+        stride_(SoftmaxStateLayout::stride(args.kv.head_dim)) {}
+
+  // Works through the units [begin, end).
+  void run(UnitCursor begin, UnitCursor end) {
+    workspace_.stored_splits = 0;
+    SplitTiles tiles[2];
+    int current = 0;
+    if (!(begin == end)) load_tiles(begin, tiles[current]);
+    for (UnitCursor unit = begin; !(unit == end);) {
+      const AttentionChunk& chunk = plan_.chunks[unit.chunk];
+      const bool from_start = unit.split == chunk.split_begin;
+      if (unit == begin || from_start) {
+        prepare_chunk(chunk);
+        if (from_start) clear_states(workspace_.states);
+      }
+      float* states = workspace_.states;
+      // A range that begins inside a chunk keeps the states of its splits apart: folding them here, before those of
+      // the earlier splits, would change the order of the merge.
+      const bool stored = unit.chunk == begin.chunk && begin.split != plan_.chunks[begin.chunk].split_begin;
+      if (stored) {
+        states = workspace_.stored + int64_t{workspace_.stored_splits++} * n_rows_ * stride_;
+        clear_states(states);
+      }
+      UnitCursor next = unit;
+      if (++next.split == chunk.split_end) {
+        ++next.chunk;
+        next.split = next.chunk < static_cast<int32_t>(plan_.chunks.size()) ? plan_.chunks[next.chunk].split_begin : 0;
+      }
+      if (!(next == end)) load_tiles(next, tiles[1 - current]);
+      attend(unit.split, tiles[current], next == end ? nullptr : &tiles[1 - current], states);
+      if (!stored && next.chunk != unit.chunk) finish_chunk(chunk);
+      unit = next;
+      current = 1 - current;
+    }
+  }
+
+  // After all threads have run: this thread began `chunk` at its first split; folds the splits that the threads after
+  // it have stored, in ascending order, and writes the rows.
+  void fold(const AttentionChunk& chunk, std::span<const AttentionThread> later) {
+    n_rows_ = (chunk.token_end - chunk.token_begin) * group_;
+    const int64_t size = int64_t{n_rows_} * stride_;
+    for (const AttentionThread& other : later) {
+      for (int split = 0; split < other.stored_splits; ++split) {
+        const float* part = other.stored + split * size;
+        for (int row = 0; row < n_rows_; ++row) {
+          kernels_.merge_state(workspace_.states + row * stride_, part + row * stride_,
+                               stride_ - SoftmaxStateLayout::kRowSum);
+        }
+      }
+    }
+    finish_chunk(chunk);
+  }
+
+ private:
+  // Rows of a chunk are token-major: row i is token i / group, head i % group.
+  void prepare_chunk(const AttentionChunk& chunk) {
+    n_rows_ = (chunk.token_end - chunk.token_begin) * group_;
+    const bool capped = args_.softcap > 0;
+    const float factor = capped ? args_.scale / args_.softcap : args_.scale * kLog2E;
+    const RowBlocks blocks = attention_row_blocks(n_rows_, kernels_.max_block_rows);
+    int row = 0;
+    for (int block = 0; block < blocks.n_blocks; ++block) {
+      const float* rows[16];
+      for (int r = 0; r < blocks.rows(block); ++r) {
+        const int64_t token = chunk.token_begin + (row + r) / group_;
+        const int64_t head = int64_t{chunk.kv_head} * group_ + (row + r) % group_;
+        rows[r] = args_.q + token * args_.q_stride + head * head_dim_;
+        workspace_.row_keys[row + r] = visible_keys(args_.positions[token], args_.window);
+      }
+      kernels_.pack_q(rows, blocks.rows(block), head_dim_, factor, workspace_.q + static_cast<size_t>(row) * head_dim_);
+      row += blocks.rows(block);
+    }
+  }
+
+  void clear_states(float* states) {
+    for (int row = 0; row < n_rows_; ++row) {
+      states[row * stride_ + SoftmaxStateLayout::kRowMax] = -__builtin_inff();
+    }
+  }
+
+  // Tiles of a unit up to the last key that any of its rows sees.
+  void load_tiles(UnitCursor unit, SplitTiles& tiles) {
+    const AttentionChunk& chunk = plan_.chunks[unit.chunk];
+    KeyRange keys{kSplitTokens, 0};
+    for (int32_t token = chunk.token_begin; token < chunk.token_end; ++token) {
+      const KeyRange row = keys_in_split(visible_keys(args_.positions[token], args_.window), unit.split);
+      if (row.empty()) continue;
+      keys.begin = std::min(keys.begin, row.begin);
+      keys.end = std::max(keys.end, row.end);
+    }
+    const KvLayer& kv = args_.kv;
+    const int32_t* pages = args_.page_indices.data() + args_.page_indptr[chunk.seq];
+    const size_t k_tile_bytes = kv.k_page_bytes() / (kv.page_size / kKvTileTokens);
+    const size_t v_tile_bytes = kv.v_page_bytes() / (kv.page_size / kKvTileTokens);
+    tiles.n = (keys.end + kKvTileTokens - 1) / kKvTileTokens;
+    for (int t = 0; t < tiles.n; ++t) {
+      const int64_t token = int64_t{unit.split} * kSplitTokens + t * kKvTileTokens;
+      if (t * kKvTileTokens + kKvTileTokens <= keys.begin) {  // wholly hidden by the window: its page may be gone
+        tiles.k[t] = tiles.v[t] = nullptr;
+        continue;
+      }
+      const int32_t page = pages[token / kv.page_size];
+      const int64_t tile = token % kv.page_size / kKvTileTokens;
+      LOCI_DCHECK(page >= 0 && page < kv.n_pages, "page ", page, " of ", kv.n_pages);
+      tiles.k[t] = kv.k_page(chunk.kv_head, page) + tile * k_tile_bytes;
+      tiles.v[t] = kv.v_page(chunk.kv_head, page) + tile * v_tile_bytes;
+    }
+  }
+
+  void attend(int32_t split, const SplitTiles& tiles, const SplitTiles* next, float* states) {
+    for (int row = 0; row < n_rows_; ++row) {
+      workspace_.split_keys[row] = keys_in_split(workspace_.row_keys[row], split);
+    }
+    AttendSplit unit;
+    unit.k_format = args_.kv.k_format;
+    unit.v_format = args_.kv.v_format;
+    unit.head_dim = head_dim_;
+    unit.k_tiles = tiles.k;
+    unit.v_tiles = tiles.v;
+    unit.n_tiles = tiles.n;
+    unit.next_k_tiles = next != nullptr ? next->k : nullptr;
+    unit.next_n_tiles = next != nullptr ? next->n : 0;
+    unit.n_rows = n_rows_;
+    unit.q = workspace_.q;
+    unit.keys = workspace_.split_keys.data();
+    unit.softcap = args_.softcap;
+    unit.states = states;
+    unit.scratch = workspace_.scratch;
+    kernels_.attend_split(unit);
+  }
+
+  void finish_chunk(const AttentionChunk& chunk) {
+    for (int row = 0; row < n_rows_; ++row) {
+      const int64_t token = chunk.token_begin + row / group_;
+      const int64_t head = int64_t{chunk.kv_head} * group_ + row % group_;
+      kernels_.finish_row(workspace_.states + row * stride_, head_dim_,
+                          args_.sinks != nullptr ? args_.sinks + head : nullptr,
+                          args_.out + token * args_.out_stride + head * head_dim_);
+    }
+  }
+
+  const AttentionArgs& args_;
+  const AttentionKernels& kernels_;
+  const SplitPlan& plan_;
+  AttentionThread& workspace_;
+  const int head_dim_, group_, stride_;
+  int n_rows_ = 0;
+};
+
+// Does the thread's range begin inside a chunk, so that it stores the states of that chunk's splits?
+bool begins_inside(const SplitPlan& plan, int thread) {
+  const UnitCursor begin = plan.bounds[thread];
+  return begin.chunk < static_cast<int32_t>(plan.chunks.size()) && begin.split != plan.chunks[begin.chunk].split_begin;
+}
+
+// Reserves what each thread needs, on the calling thread: a worker must not run out of memory.
+void reserve(AttentionWorkspace& workspace, int n_threads, int group, int head_dim, int block_rows) {
+  const SplitPlan& plan = workspace.plan;
+  if (static_cast<int>(workspace.threads.size()) < n_threads) workspace.threads.resize(n_threads);
+  const auto floats = [](ScratchBuffer& buffer, int64_t n) {
+    return reinterpret_cast<float*>(buffer.reserve(static_cast<size_t>(n) * sizeof(float)));
+  };
+  const int64_t chunk_rows = std::max(kChunkRows, group);
+  const int64_t stride = SoftmaxStateLayout::stride(head_dim);
+  for (int i = 0; i < n_threads; ++i) {
+    AttentionThread& thread = workspace.threads[i];
+    thread.q = floats(thread.q_buffer, chunk_rows * head_dim);
+    thread.states = floats(thread.states_buffer, chunk_rows * stride);
+    thread.scratch = floats(thread.scratch_buffer, block_rows * (kSplitTokens + stride));
+    thread.row_keys.resize(chunk_rows);
+    thread.split_keys.resize(chunk_rows);
+    if (!begins_inside(plan, i)) continue;
+    const UnitCursor begin = plan.bounds[i], end = plan.bounds[i + 1];
+    const AttentionChunk& chunk = plan.chunks[begin.chunk];
+    const int64_t splits = (end.chunk == begin.chunk ? end.split : chunk.split_end) - begin.split;
+    const int64_t rows = int64_t{chunk.token_end - chunk.token_begin} * group;
+    thread.stored = floats(thread.stored_buffer, splits * rows * stride);
+  }
+}
+
+}  // namespace
+
+void CpuBackend::attention(const AttentionArgs& args) {
+  const AttentionKernels& kernels = *kernels_.attention;
+  const KvLayer& kv = args.kv;
+  const int64_t n_rows = static_cast<int64_t>(args.positions.size());
+  const int64_t n_seqs = static_cast<int64_t>(args.q_indptr.size()) - 1;
+  if (n_rows == 0) return;
+  LOCI_CHECK(kv.n_kv_heads > 0 && args.n_heads % kv.n_kv_heads == 0, args.n_heads, " heads, ", kv.n_kv_heads,
+             " KV heads");
+  const int n_threads = std::min(n_rows > n_seqs ? n_threads_batch_ : n_threads_, pool_->size());
+  const int group = args.n_heads / kv.n_kv_heads;
+  AttentionWorkspace& shared = attention_;
+  make_split_plan({.q_indptr = args.q_indptr,
+                   .positions = args.positions,
+                   .n_kv_heads = kv.n_kv_heads,
+                   .group = group,
+                   .window = args.window,
+                   .chunk_rows = kChunkRows,
+                   .n_threads = n_threads},
+                  shared.plan);
+  const SplitPlan& plan = shared.plan;
+  reserve(shared, n_threads, group, kv.head_dim, kernels.max_block_rows);
+  bool any_cut = false;
+  for (int i = 0; i < n_threads; ++i) any_cut = any_cut || begins_inside(plan, i);
+
+  pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
+    AttentionWorker attention(args, kernels, plan, shared.threads[worker.index]);
+    const UnitCursor begin = plan.bounds[worker.index], end = plan.bounds[worker.index + 1];
+    attention.run(begin, end);
+    if (!any_cut) return;
+    worker.barrier();
+    // Did this thread begin the chunk that its end cuts? Then it folds what later threads have stored.
+    if (begin == end || end.chunk >= static_cast<int32_t>(plan.chunks.size())) return;
+    const AttentionChunk& chunk = plan.chunks[end.chunk];
+    const bool cut = end.split != chunk.split_begin;
+    const bool began = begin.chunk < end.chunk || begin.split == chunk.split_begin;
+    if (!cut || !began) return;
+    int last = worker.index + 1;
+    while (last < n_threads && plan.bounds[last].chunk == end.chunk) ++last;
+    attention.fold(chunk,
+                   std::span<const AttentionThread>(shared.threads).subspan(worker.index + 1, last - worker.index - 1));
+  });
+}
+
+void CpuBackend::kv_store(const KvLayer& kv, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
+                          std::span<const int64_t> slots) {
+  const AttentionKernels& kernels = *kernels_.attention;
+  const int64_t n_rows = static_cast<int64_t>(slots.size());
+  const auto code_bytes = [&](size_t page_bytes) { return page_bytes / kv.page_size / kv.head_dim; };
+  const size_t k_code_bytes = code_bytes(kv.k_page_bytes()), v_code_bytes = code_bytes(kv.v_page_bytes());
+  const int64_t tile_codes = int64_t{kKvTileTokens} * kv.head_dim;
+  // (row, head) pairs in order, so that a head's neighbouring tokens are written by one thread.
+  const int64_t n_items = n_rows * kv.n_kv_heads;
+  const int n_threads = n_items >= kMinItemsPerThread * 2 ? threads_for(n_rows) : 1;
+  pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
+    const auto [begin, end] = worker.part(n_items);
+    for (int64_t item = begin; item < end; ++item) {
+      const int head = static_cast<int>(item / n_rows);
+      const int64_t row = item % n_rows;
+      const int64_t page = slots[row] / kv.page_size;
+      const int64_t offset = slots[row] % kv.page_size;
+      LOCI_DCHECK(slots[row] >= 0 && page < kv.n_pages, "slot ", slots[row], " of ", kv.n_pages, " pages");
+      const int64_t tile = offset / kKvTileTokens * tile_codes;
+      const int token = static_cast<int>(offset % kKvTileTokens);
+      kernels.kv_encode(kv.k_format, k + row * k_stride + int64_t{head} * kv.head_dim, kv.head_dim,
+                        kv.k_page(head, page) + (tile + k_tile_index(token, 0)) * k_code_bytes, kKvTileTokens);
+      kernels.kv_encode(kv.v_format, v + row * v_stride + int64_t{head} * kv.head_dim, kv.head_dim,
+                        kv.v_page(head, page) + (tile + v_tile_index(token, 0, kv.head_dim)) * v_code_bytes, 1);
+    }
+  });
+}
+
+void CpuBackend::kv_copy_pages(const KvLayer& kv, std::span<const int32_t> src, std::span<const int32_t> dst) {
+  LOCI_CHECK(src.size() == dst.size(), "pages to copy: ", src.size(), " from, ", dst.size(), " to");
+  for (int head = 0; head < kv.n_kv_heads; ++head) {
+    for (size_t i = 0; i < src.size(); ++i) {
+      if (src[i] == dst[i]) continue;
+      std::memcpy(kv.k_page(head, dst[i]), kv.k_page(head, src[i]), kv.k_page_bytes());
+      std::memcpy(kv.v_page(head, dst[i]), kv.v_page(head, src[i]), kv.v_page_bytes());
+    }
+  }
+}
+
+}  // namespace loci::cpu
