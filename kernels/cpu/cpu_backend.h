@@ -33,8 +33,8 @@ class CpuBackend final : public Backend {
   void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t n_rows, int n_groups,
                 int64_t dim, float* out, int64_t out_stride) override;
   void matmul(std::span<const MatmulOut> outs, const float* x, int64_t x_stride, int64_t n_rows) override;
-  void matmul_gated(const PackedWeight& gate, const PackedWeight& up, Activation act, const float* x,
-                    int64_t x_stride, int64_t n_rows, float* out, int64_t out_stride) override;
+  void matmul_gated(const PackedWeight& gate, const PackedWeight& up, Activation act, const float* x, int64_t x_stride,
+                    int64_t n_rows, float* out, int64_t out_stride) override;
   void rope(float* x, int64_t stride, int64_t n_rows, int n_heads, int head_dim, const RopeAngles& angles,
             RopePairing pairing) override;
   void kv_store(const KvLayer& kv, const float* k, int64_t k_stride, const float* v, int64_t v_stride,

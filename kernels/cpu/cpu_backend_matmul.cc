@@ -1,5 +1,5 @@
-// CpuBackend: matrix products. Rows of x are cut into tiles of up to 16 tokens; the work is (chunk of tiles) x (panel of
-// 16 weight rows), dealt to the threads in contiguous ranges. No cut of K anywhere, so no cut changes a result.
+// CpuBackend: matrix products. Rows of x are cut into tiles of up to 16 tokens; the work is (chunk of tiles) x (panel
+// of 16 weight rows), dealt to the threads in contiguous ranges. No cut of K anywhere, so no cut changes a result.
 #include <algorithm>
 #include <cstring>
 
@@ -174,9 +174,7 @@ int64_t panel_cost(const CpuWeight& weight, int64_t n_rows) {
   return std::max<int64_t>(1, static_cast<int64_t>(weight.bytes()) / weight.n_panels());
 }
 
-int64_t chunk_tiles_for(int64_t k) {
-  return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens;
-}
+int64_t chunk_tiles_for(int64_t k) { return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens; }
 
 // Multiply-adds below which one thread does the work faster than two can be brought together.
 constexpr int64_t kMinWorkPerThread = 1 << 16;
@@ -214,19 +212,19 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
     alignas(64) float results[kMaxChunkTiles * kPanelFloats];
     for_each_unit({segments, outs.size()}, tiles.n_tiles(), chunk_tiles_for(k), worker,
                   [&](size_t s, int64_t first, int64_t last, int64_t first_tile, int64_t last_tile) {
-      const MatmulOut& out = outs[s];
-      const CpuWeight& weight = cpu_weight(out.weight);
-      for (int64_t panel = first; panel < last; ++panel) {
-        panels.compute(weight, panel, first_tile, last_tile, results);
-        const int64_t row = panel * kPanelRows;
-        const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
-        for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-          kernels.store_tile(results + (tile - first_tile) * kPanelFloats, tiles.tokens(tile), n_valid,
-                             out.bias != nullptr ? out.bias + row : nullptr, out.accumulate,
-                             out.out + tile * kMaxTileTokens * out.out_stride + row, out.out_stride);
-        }
-      }
-    });
+                    const MatmulOut& out = outs[s];
+                    const CpuWeight& weight = cpu_weight(out.weight);
+                    for (int64_t panel = first; panel < last; ++panel) {
+                      panels.compute(weight, panel, first_tile, last_tile, results);
+                      const int64_t row = panel * kPanelRows;
+                      const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
+                      for (int64_t tile = first_tile; tile < last_tile; ++tile) {
+                        kernels.store_tile(results + (tile - first_tile) * kPanelFloats, tiles.tokens(tile), n_valid,
+                                           out.bias != nullptr ? out.bias + row : nullptr, out.accumulate,
+                                           out.out + tile * kMaxTileTokens * out.out_stride + row, out.out_stride);
+                      }
+                    }
+                  });
   });
 }
 
@@ -253,18 +251,18 @@ void CpuBackend::matmul_gated(const PackedWeight& gate, const PackedWeight& up, 
     alignas(64) float up_results[kMaxChunkTiles * kPanelFloats];
     for_each_unit({&segment, 1}, tiles.n_tiles(), chunk_tiles_for(k), worker,
                   [&](size_t, int64_t first, int64_t last, int64_t first_tile, int64_t last_tile) {
-      for (int64_t panel = first; panel < last; ++panel) {
-        panels.compute(gate_weight, panel, first_tile, last_tile, gate_results);
-        panels.compute(up_weight, panel, first_tile, last_tile, up_results);
-        const int64_t row = panel * kPanelRows;
-        const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, gate_weight.rows() - row));
-        for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-          const int64_t at = (tile - first_tile) * kPanelFloats;
-          kernels.store_gated_tile(gate_results + at, up_results + at, function, tiles.tokens(tile), n_valid,
-                                   out + tile * kMaxTileTokens * out_stride + row, out_stride);
-        }
-      }
-    });
+                    for (int64_t panel = first; panel < last; ++panel) {
+                      panels.compute(gate_weight, panel, first_tile, last_tile, gate_results);
+                      panels.compute(up_weight, panel, first_tile, last_tile, up_results);
+                      const int64_t row = panel * kPanelRows;
+                      const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, gate_weight.rows() - row));
+                      for (int64_t tile = first_tile; tile < last_tile; ++tile) {
+                        const int64_t at = (tile - first_tile) * kPanelFloats;
+                        kernels.store_gated_tile(gate_results + at, up_results + at, function, tiles.tokens(tile),
+                                                 n_valid, out + tile * kMaxTileTokens * out_stride + row, out_stride);
+                      }
+                    }
+                  });
   });
 }
 

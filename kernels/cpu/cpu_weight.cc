@@ -9,22 +9,38 @@ namespace loci::cpu {
 
 std::optional<PanelType> panel_type_of(DType type) {
   switch (type) {
-    case DType::kQ4_0: return kPanelQ4_0;
-    case DType::kQ4_1: return kPanelQ4_1;
-    case DType::kQ5_0: return kPanelQ5_0;
-    case DType::kQ5_1: return kPanelQ5_1;
-    case DType::kQ8_0: return kPanelQ8_0;
-    case DType::kIQ4_NL: return kPanelIQ4_NL;
-    case DType::kMXFP4: return kPanelMXFP4;
-    case DType::kQ2_K: return kPanelQ2_K;
-    case DType::kQ3_K: return kPanelQ3_K;
-    case DType::kQ4_K: return kPanelQ4_K;
-    case DType::kQ5_K: return kPanelQ5_K;
-    case DType::kQ6_K: return kPanelQ6_K;
-    case DType::kF32: return kPanelF32;
-    case DType::kF16: return kPanelF16;
-    case DType::kBF16: return kPanelBF16;
-    default: return std::nullopt;
+    case DType::kQ4_0:
+      return kPanelQ4_0;
+    case DType::kQ4_1:
+      return kPanelQ4_1;
+    case DType::kQ5_0:
+      return kPanelQ5_0;
+    case DType::kQ5_1:
+      return kPanelQ5_1;
+    case DType::kQ8_0:
+      return kPanelQ8_0;
+    case DType::kIQ4_NL:
+      return kPanelIQ4_NL;
+    case DType::kMXFP4:
+      return kPanelMXFP4;
+    case DType::kQ2_K:
+      return kPanelQ2_K;
+    case DType::kQ3_K:
+      return kPanelQ3_K;
+    case DType::kQ4_K:
+      return kPanelQ4_K;
+    case DType::kQ5_K:
+      return kPanelQ5_K;
+    case DType::kQ6_K:
+      return kPanelQ6_K;
+    case DType::kF32:
+      return kPanelF32;
+    case DType::kF16:
+      return kPanelF16;
+    case DType::kBF16:
+      return kPanelBF16;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -33,20 +49,33 @@ size_t panel_bytes(PanelType type, int64_t k) {
   switch (type) {
     case kPanelQ4_0:
     case kPanelIQ4_NL:
-    case kPanelMXFP4: return n / 32 * 288;
-    case kPanelQ4_1: return n / 32 * 320;
-    case kPanelQ5_0: return n / 32 * 352;
-    case kPanelQ5_1: return n / 32 * 384;
-    case kPanelQ8_0: return n / 32 * 544;
-    case kPanelQ2_K: return n / 256 * 1344;
-    case kPanelQ3_K: return n / 256 * 1760;
-    case kPanelQ4_K: return n / 256 * 2304;
-    case kPanelQ5_K: return n / 256 * 2816;
-    case kPanelQ6_K: return n / 256 * 3360;
-    case kPanelF32: return n * kPanelRows * 4;
+    case kPanelMXFP4:
+      return n / 32 * 288;
+    case kPanelQ4_1:
+      return n / 32 * 320;
+    case kPanelQ5_0:
+      return n / 32 * 352;
+    case kPanelQ5_1:
+      return n / 32 * 384;
+    case kPanelQ8_0:
+      return n / 32 * 544;
+    case kPanelQ2_K:
+      return n / 256 * 1344;
+    case kPanelQ3_K:
+      return n / 256 * 1760;
+    case kPanelQ4_K:
+      return n / 256 * 2304;
+    case kPanelQ5_K:
+      return n / 256 * 2816;
+    case kPanelQ6_K:
+      return n / 256 * 3360;
+    case kPanelF32:
+      return n * kPanelRows * 4;
     case kPanelF16:
-    case kPanelBF16: return n * kPanelRows * 2;
-    case kPanelTypeCount: break;
+    case kPanelBF16:
+      return n * kPanelRows * 2;
+    case kPanelTypeCount:
+      break;
   }
   return 0;
 }
@@ -57,8 +86,8 @@ std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& are
   }
   const int64_t k = weight.row_length(), n = weight.n_rows();
   if (k < 1 || n < 1 || k % traits(weight.type).block_elements != 0) {
-    fail(ErrorKind::kInvalidInput, "tensor ", weight.name, ": expected a matrix with rows of whole ",
-         name(weight.type), " blocks (", traits(weight.type).block_elements, " elements), found [", k, ", ", n, "]");
+    fail(ErrorKind::kInvalidInput, "tensor ", weight.name, ": expected a matrix with rows of whole ", name(weight.type),
+         " blocks (", traits(weight.type).block_elements, " elements), found [", k, ", ", n, "]");
   }
   auto packed = std::make_unique<CpuWeight>();
   packed->n_ = n;

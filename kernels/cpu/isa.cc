@@ -28,9 +28,7 @@ constexpr IsaEntry kIsas[] = {
               __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
      }},
     {&avx2::kTable,
-     [] {
-       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-     }},
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},
 #endif
     {&scalar::kTable, [] { return true; }},
 };
@@ -59,8 +57,8 @@ const KernelTable& kernels_of(std::string_view isa) {
   for (const IsaEntry& entry : kIsas) {
     if (isa != entry.table->name) continue;
     if (!entry.available()) {
-      fail(ErrorKind::kInvalidInput, "instruction set ", isa, " is not available on this CPU; it has: ",
-           joined_names(true));
+      fail(ErrorKind::kInvalidInput, "instruction set ", isa,
+           " is not available on this CPU; it has: ", joined_names(true));
     }
     return *entry.table;
   }

@@ -14,10 +14,10 @@ namespace {
 
 // No include guards, no namespaces: pasted here on purpose.
 // clang-format off: each file uses the ones before it.
-#include "kernels/cpu/vec_math.inl"
-#include "kernels/cpu/quantize.inl"
-#include "kernels/cpu/panel_types.inl"
 #include "kernels/cpu/matmul.inl"
+#include "kernels/cpu/panel_types.inl"
+#include "kernels/cpu/quantize.inl"
+#include "kernels/cpu/vec_math.inl"
 // clang-format on
 
 template <VecF (*kFunction)(VecF)>
@@ -40,9 +40,9 @@ constexpr MatmulKernels kMatmulKernels = {
                    panel_int8<TypeQ8_0>, panel_int8<TypeIQ4_NL>, panel_int8<TypeMXFP4>, panel_int8<TypeQ2_K>,
                    panel_int8<TypeQ3_K>, panel_int8<TypeQ4_K>, panel_int8<TypeQ5_K>, panel_int8<TypeQ6_K>},
     .panel_unpack = {panel_unpack<TypeQ4_0>, panel_unpack<TypeQ4_1>, panel_unpack<TypeQ5_0>, panel_unpack<TypeQ5_1>,
-                     panel_unpack<TypeQ8_0>, panel_unpack<TypeIQ4_NL>, panel_unpack<TypeMXFP4>,
-                     panel_unpack<TypeQ2_K>, panel_unpack<TypeQ3_K>, panel_unpack<TypeQ4_K>, panel_unpack<TypeQ5_K>,
-                     panel_unpack<TypeQ6_K>, panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
+                     panel_unpack<TypeQ8_0>, panel_unpack<TypeIQ4_NL>, panel_unpack<TypeMXFP4>, panel_unpack<TypeQ2_K>,
+                     panel_unpack<TypeQ3_K>, panel_unpack<TypeQ4_K>, panel_unpack<TypeQ5_K>, panel_unpack<TypeQ6_K>,
+                     panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
     .panel_f32 = panel_f32,
     .store_tile = store_tile,
     .store_gated_tile = store_gated_tile,
@@ -54,7 +54,6 @@ constexpr MatmulKernels kMatmulKernels = {
 
 }  // namespace
 
-const KernelTable kTable = {
-    .name = LOCI_STR(LOCI_ISA), .matmul = &kMatmulKernels, .attention = &kAttentionKernels};
+const KernelTable kTable = {.name = LOCI_STR(LOCI_ISA), .matmul = &kMatmulKernels, .attention = &kAttentionKernels};
 
 }  // namespace loci::cpu::LOCI_ISA

@@ -20,8 +20,8 @@ struct MatmulKernels {
   void (*quantize_tile)(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t block_begin,
                         int64_t block_end, uint8_t* tile) noexcept;
   // Transposes elements [k_begin, k_end) of up to `tile_tokens` rows of x: tile[k * tile_tokens + t].
-  void (*pack_f32_tile)(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t k_begin,
-                        int64_t k_end, float* tile) noexcept;
+  void (*pack_f32_tile)(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t k_begin, int64_t k_end,
+                        float* tile) noexcept;
 
   // One panel times one activation tile of quantized codes: out[t * 16 + r], t < tile_tokens.
   using PanelInt8 = void (*)(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens,
@@ -58,9 +58,9 @@ struct KernelTable {
 };
 
 // One per ISA that this build holds; isa.cc lists them.
-#define LOCI_DECLARE_ISA(isa)         \
-  namespace isa {                     \
-  extern const KernelTable kTable;    \
+#define LOCI_DECLARE_ISA(isa)      \
+  namespace isa {                  \
+  extern const KernelTable kTable; \
   }
 LOCI_DECLARE_ISA(scalar)
 LOCI_DECLARE_ISA(avx2)

@@ -8,7 +8,7 @@ constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
 
 // How far codes are moved up so that their offset becomes 128 (wide dots only).
 template <class Q>
-constexpr int kCodeShift = LOCI_WIDE_DOT && Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
+constexpr int kCodeShift = LOCI_WIDE_DOT&& Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
 
 // out[j] = sum over groups kFirst .. kFirst + kCount - 1 of (code - offset) * q, times 2^kCodeShift, for kN tokens.
 //   q   [kN][32] codes of the tokens
@@ -16,37 +16,37 @@ constexpr int kCodeShift = LOCI_WIDE_DOT && Q::kOffset != 0 ? 7 - log2_of(Q::kOf
 template <class Q, int kFirst, int kCount, int kN>
 LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI out[kN]) {
 #if LOCI_WIDE_DOT
-    for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(n[j]) : VecI::zero();
+  for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(n[j]) : VecI::zero();
 #pragma GCC unroll 8
-    for (int g = kFirst; g < kFirst + kCount; ++g) {
+  for (int g = kFirst; g < kFirst + kCount; ++g) {
 #pragma GCC unroll 4
-      for (int j = 0; j < kN; ++j) out[j] = dot4(out[j], w[g], q + kBlock * j + 4 * g);
-    }
+    for (int j = 0; j < kN; ++j) out[j] = dot4(out[j], w[g], q + kBlock * j + 4 * g);
+  }
 #else
 #pragma GCC unroll 4
-    for (int j = 0; j < kN; ++j) {
-      VecI sum = VecI::zero();
-      if constexpr (Q::kBits == 8) {
+  for (int j = 0; j < kN; ++j) {
+    VecI sum = VecI::zero();
+    if constexpr (Q::kBits == 8) {
 #pragma GCC unroll 8
-        for (int g = kFirst; g < kFirst + kCount; ++g) {
-          sum = sum + widen(mul_pairs_offset128(w[g], q + kBlock * j + 4 * g));
-        }
-      } else {
-        constexpr int kStep = groups_per_widening(Q::kBits) < kCount ? groups_per_widening(Q::kBits) : kCount;
-#pragma GCC unroll 8
-        for (int first = kFirst; first < kFirst + kCount; first += kStep) {
-          auto pairs = mul_pairs(w[first], q + kBlock * j + 4 * first);
-#pragma GCC unroll 8
-          for (int g = first + 1; g < first + kStep; ++g) {
-            pairs = pairs + mul_pairs(w[g], q + kBlock * j + 4 * g);
-            pin(pairs);
-          }
-          sum = sum + widen(pairs);
-        }
-        if constexpr (Q::kOffset != 0) sum = sum + sra<7 - log2_of(Q::kOffset)>(VecI::splat(n[j]));
+      for (int g = kFirst; g < kFirst + kCount; ++g) {
+        sum = sum + widen(mul_pairs_offset128(w[g], q + kBlock * j + 4 * g));
       }
-      out[j] = sum;
+    } else {
+      constexpr int kStep = groups_per_widening(Q::kBits) < kCount ? groups_per_widening(Q::kBits) : kCount;
+#pragma GCC unroll 8
+      for (int first = kFirst; first < kFirst + kCount; first += kStep) {
+        auto pairs = mul_pairs(w[first], q + kBlock * j + 4 * first);
+#pragma GCC unroll 8
+        for (int g = first + 1; g < first + kStep; ++g) {
+          pairs = pairs + mul_pairs(w[g], q + kBlock * j + 4 * g);
+          pin(pairs);
+        }
+        sum = sum + widen(pairs);
+      }
+      if constexpr (Q::kOffset != 0) sum = sum + sra<7 - log2_of(Q::kOffset)>(VecI::splat(n[j]));
     }
+    out[j] = sum;
+  }
 #endif
 }
 
@@ -139,9 +139,9 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
   case T:            \
     return panel_pass<Q, T>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
     switch (tile_tokens) {
-      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
-      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
-      default: return;
+      LOCI_CASE(1)
+      LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10)
+          LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16) default : return;
     }
 #undef LOCI_CASE
   } else {
@@ -151,11 +151,20 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
       const int t1 = tile_tokens * (pass + 1) / passes;
       for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
         switch (t1 - t0) {
-          case 1: panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
-          case 2: panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
-          case 3: panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
-          case 4: panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, r0, out); break;
-          default: break;
+          case 1:
+            panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+            break;
+          case 2:
+            panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+            break;
+          case 3:
+            panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+            break;
+          case 4:
+            panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+            break;
+          default:
+            break;
         }
       }
     }
@@ -265,14 +274,14 @@ void panel_f32(const float* weights, int64_t n, const float* tile, int tile_toke
   for (int pass = 0; pass < passes; ++pass) {
     const int t0 = tile_tokens * pass / passes;
     const int t1 = tile_tokens * (pass + 1) / passes;
-#define LOCI_CASE(T)                                                                              \
-  case T:                                                                                         \
+#define LOCI_CASE(T)                                                                        \
+  case T:                                                                                   \
     if constexpr (T <= kTokensPerPass) f32_pass<T>(weights, n, tile, tile_tokens, t0, acc); \
     break;
     switch (t1 - t0) {
-      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
-      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
-      default: break;
+      LOCI_CASE(1)
+      LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10)
+          LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16) default : break;
     }
 #undef LOCI_CASE
   }

@@ -31,12 +31,24 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kBlock = 32;            // elements per activation scale
 inline constexpr int kUnpackElements = 256;  // elements of K unpacked to f32 at a time
 inline constexpr int kMaxTileTokens = 16;
-inline constexpr int kTileBytes = 52;        // per token and block
+inline constexpr int kTileBytes = 52;  // per token and block
 
 enum PanelType : int {
-  kPanelQ4_0, kPanelQ4_1, kPanelQ5_0, kPanelQ5_1, kPanelQ8_0, kPanelIQ4_NL, kPanelMXFP4,
-  kPanelQ2_K, kPanelQ3_K, kPanelQ4_K, kPanelQ5_K, kPanelQ6_K,
-  kPanelF32, kPanelF16, kPanelBF16,
+  kPanelQ4_0,
+  kPanelQ4_1,
+  kPanelQ5_0,
+  kPanelQ5_1,
+  kPanelQ8_0,
+  kPanelIQ4_NL,
+  kPanelMXFP4,
+  kPanelQ2_K,
+  kPanelQ3_K,
+  kPanelQ4_K,
+  kPanelQ5_K,
+  kPanelQ6_K,
+  kPanelF32,
+  kPanelF16,
+  kPanelBF16,
   kPanelTypeCount,
 };
 

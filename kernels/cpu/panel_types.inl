@@ -191,8 +191,7 @@ struct TypeQ3_K {
   const uint8_t* unit;
   int r0;
   VecF d;
-  LOCI_HD TypeQ3_K(const uint8_t* unit_, int r0_)
-      : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
+  LOCI_HD TypeQ3_K(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
   template <int kShift>
   LOCI_HD void codes(int b, VecB w[8]) const {
     const uint8_t* group = unit + 224 + 192 * b + 4 * r0;
@@ -207,10 +206,7 @@ struct TypeQ3_K {
     const VecI high = VecI::load_u8(unit + 32 + 16 * (8 + k % 4) + r0);
     const VecI low4 = (k < 8 ? low : shr<4>(low)) & VecI::splat(15);
     const int pair = k / 4;
-    const VecI high2 = pair == 0   ? shl<4>(high)
-                       : pair == 1 ? shl<2>(high)
-                       : pair == 2 ? high
-                                   : shr<2>(high);
+    const VecI high2 = pair == 0 ? shl<4>(high) : pair == 1 ? shl<2>(high) : pair == 2 ? high : shr<2>(high);
     return d * to_float((low4 | (high2 & VecI::splat(48))) - VecI::splat(32));
   }
 };
@@ -246,9 +242,7 @@ struct TypeQ4_K {
     nib_codes<kShift>(unit + 256 + 256 * b, r0, w);
   }
   LOCI_HD VecF scale(int b, int) const { return d * to_float(KScales{unit + 64, r0}.scale(b)); }
-  LOCI_HD VecF minimum(int b, int) const {
-    return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b));
-  }
+  LOCI_HD VecF minimum(int b, int) const { return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b)); }
 };
 
 struct TypeQ5_K {
@@ -269,9 +263,7 @@ struct TypeQ5_K {
     or_hi_bits<4 + kShift>(VecB::load(group + 4 * r0), w);
   }
   LOCI_HD VecF scale(int b, int) const { return d * to_float(KScales{unit + 64, r0}.scale(b)); }
-  LOCI_HD VecF minimum(int b, int) const {
-    return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b));
-  }
+  LOCI_HD VecF minimum(int b, int) const { return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b)); }
 };
 
 struct TypeQ6_K {
@@ -280,8 +272,7 @@ struct TypeQ6_K {
   const uint8_t* unit;
   int r0;
   VecF d;
-  LOCI_HD TypeQ6_K(const uint8_t* unit_, int r0_)
-      : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
+  LOCI_HD TypeQ6_K(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
   template <int kShift>
   LOCI_HD void codes(int b, VecB w[8]) const {
     const uint8_t* group = unit + 288 + 384 * b;

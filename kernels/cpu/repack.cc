@@ -173,22 +173,37 @@ void transpose(const uint8_t* const* rows, int n_rows, int64_t k, uint8_t* panel
 
 void repack_panel(PanelType type, const uint8_t* const* rows, int n_rows, int64_t k, uint8_t* panel) {
   switch (type) {
-    case kPanelQ4_0: return repack_units<put_q4_0>(rows, n_rows, k / 32, 18, 288, panel);
-    case kPanelQ4_1: return repack_units<put_q4_1>(rows, n_rows, k / 32, 20, 320, panel);
-    case kPanelQ5_0: return repack_units<put_q5_0>(rows, n_rows, k / 32, 22, 352, panel);
-    case kPanelQ5_1: return repack_units<put_q5_1>(rows, n_rows, k / 32, 24, 384, panel);
-    case kPanelQ8_0: return repack_units<put_q8_0>(rows, n_rows, k / 32, 34, 544, panel);
-    case kPanelIQ4_NL: return repack_units<put_q4_0>(rows, n_rows, k / 32, 18, 288, panel);
-    case kPanelMXFP4: return repack_units<put_mxfp4>(rows, n_rows, k / 32, 17, 288, panel);
-    case kPanelQ2_K: return repack_units<put_q2_k>(rows, n_rows, k / 256, 84, 1344, panel);
-    case kPanelQ3_K: return repack_units<put_q3_k>(rows, n_rows, k / 256, 110, 1760, panel);
-    case kPanelQ4_K: return repack_units<put_q4_k>(rows, n_rows, k / 256, 144, 2304, panel);
-    case kPanelQ5_K: return repack_units<put_q5_k>(rows, n_rows, k / 256, 176, 2816, panel);
-    case kPanelQ6_K: return repack_units<put_q6_k>(rows, n_rows, k / 256, 210, 3360, panel);
-    case kPanelF32: return transpose<uint32_t>(rows, n_rows, k, panel);
+    case kPanelQ4_0:
+      return repack_units<put_q4_0>(rows, n_rows, k / 32, 18, 288, panel);
+    case kPanelQ4_1:
+      return repack_units<put_q4_1>(rows, n_rows, k / 32, 20, 320, panel);
+    case kPanelQ5_0:
+      return repack_units<put_q5_0>(rows, n_rows, k / 32, 22, 352, panel);
+    case kPanelQ5_1:
+      return repack_units<put_q5_1>(rows, n_rows, k / 32, 24, 384, panel);
+    case kPanelQ8_0:
+      return repack_units<put_q8_0>(rows, n_rows, k / 32, 34, 544, panel);
+    case kPanelIQ4_NL:
+      return repack_units<put_q4_0>(rows, n_rows, k / 32, 18, 288, panel);
+    case kPanelMXFP4:
+      return repack_units<put_mxfp4>(rows, n_rows, k / 32, 17, 288, panel);
+    case kPanelQ2_K:
+      return repack_units<put_q2_k>(rows, n_rows, k / 256, 84, 1344, panel);
+    case kPanelQ3_K:
+      return repack_units<put_q3_k>(rows, n_rows, k / 256, 110, 1760, panel);
+    case kPanelQ4_K:
+      return repack_units<put_q4_k>(rows, n_rows, k / 256, 144, 2304, panel);
+    case kPanelQ5_K:
+      return repack_units<put_q5_k>(rows, n_rows, k / 256, 176, 2816, panel);
+    case kPanelQ6_K:
+      return repack_units<put_q6_k>(rows, n_rows, k / 256, 210, 3360, panel);
+    case kPanelF32:
+      return transpose<uint32_t>(rows, n_rows, k, panel);
     case kPanelF16:
-    case kPanelBF16: return transpose<uint16_t>(rows, n_rows, k, panel);
-    case kPanelTypeCount: break;
+    case kPanelBF16:
+      return transpose<uint16_t>(rows, n_rows, k, panel);
+    case kPanelTypeCount:
+      break;
   }
   LOCI_CHECK(false, "no panel form: ", static_cast<int>(type));
 }

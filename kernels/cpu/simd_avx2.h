@@ -39,11 +39,17 @@ LOCI_HD VecI operator-(VecI a, VecI b) { return {_mm256_sub_epi32(a.v, b.v)}; }
 LOCI_HD VecI operator&(VecI a, VecI b) { return {_mm256_and_si256(a.v, b.v)}; }
 LOCI_HD VecI operator|(VecI a, VecI b) { return {_mm256_or_si256(a.v, b.v)}; }
 template <int kBits>
-LOCI_HD VecI shl(VecI a) { return {_mm256_slli_epi32(a.v, kBits)}; }
+LOCI_HD VecI shl(VecI a) {
+  return {_mm256_slli_epi32(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecI shr(VecI a) { return {_mm256_srli_epi32(a.v, kBits)}; }
+LOCI_HD VecI shr(VecI a) {
+  return {_mm256_srli_epi32(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecI sra(VecI a) { return {_mm256_srai_epi32(a.v, kBits)}; }
+LOCI_HD VecI sra(VecI a) {
+  return {_mm256_srai_epi32(a.v, kBits)};
+}
 LOCI_HD VecI max(VecI a, VecI b) { return {_mm256_max_epi32(a.v, b.v)}; }
 LOCI_HD VecI min(VecI a, VecI b) { return {_mm256_min_epi32(a.v, b.v)}; }
 LOCI_HD int32_t reduce_max(VecI a) {
@@ -112,9 +118,13 @@ struct VecB {
 LOCI_HD VecB operator&(VecB a, VecB b) { return {_mm256_and_si256(a.v, b.v)}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {_mm256_or_si256(a.v, b.v)}; }
 template <int kBits>
-LOCI_HD VecB shl(VecB a) { return {_mm256_slli_epi16(a.v, kBits)}; }
+LOCI_HD VecB shl(VecB a) {
+  return {_mm256_slli_epi16(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecB shr(VecB a) { return {_mm256_srli_epi16(a.v, kBits)}; }
+LOCI_HD VecB shr(VecB a) {
+  return {_mm256_srli_epi16(a.v, kBits)};
+}
 LOCI_HD VecI as_int(VecB a) { return {a.v}; }
 struct Table16 {
   __m256i v;

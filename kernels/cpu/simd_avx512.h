@@ -30,20 +30,24 @@ struct VecI {
     return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
   }
   LOCI_HD void store(int32_t* p) const { _mm512_storeu_si512(p, v); }
-  LOCI_HD void store_i8(int8_t* p) const {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v));
-  }
+  LOCI_HD void store_i8(int8_t* p) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v)); }
 };
 LOCI_HD VecI operator+(VecI a, VecI b) { return {_mm512_add_epi32(a.v, b.v)}; }
 LOCI_HD VecI operator-(VecI a, VecI b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 LOCI_HD VecI operator&(VecI a, VecI b) { return {_mm512_and_si512(a.v, b.v)}; }
 LOCI_HD VecI operator|(VecI a, VecI b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int kBits>
-LOCI_HD VecI shl(VecI a) { return {_mm512_slli_epi32(a.v, kBits)}; }
+LOCI_HD VecI shl(VecI a) {
+  return {_mm512_slli_epi32(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecI shr(VecI a) { return {_mm512_srli_epi32(a.v, kBits)}; }
+LOCI_HD VecI shr(VecI a) {
+  return {_mm512_srli_epi32(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecI sra(VecI a) { return {_mm512_srai_epi32(a.v, kBits)}; }
+LOCI_HD VecI sra(VecI a) {
+  return {_mm512_srai_epi32(a.v, kBits)};
+}
 LOCI_HD VecI max(VecI a, VecI b) { return {_mm512_max_epi32(a.v, b.v)}; }
 LOCI_HD VecI min(VecI a, VecI b) { return {_mm512_min_epi32(a.v, b.v)}; }
 LOCI_HD int32_t reduce_max(VecI a) { return _mm512_reduce_max_epi32(a.v); }
@@ -101,9 +105,13 @@ struct VecB {
 LOCI_HD VecB operator&(VecB a, VecB b) { return {_mm512_and_si512(a.v, b.v)}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int kBits>
-LOCI_HD VecB shl(VecB a) { return {_mm512_slli_epi16(a.v, kBits)}; }
+LOCI_HD VecB shl(VecB a) {
+  return {_mm512_slli_epi16(a.v, kBits)};
+}
 template <int kBits>
-LOCI_HD VecB shr(VecB a) { return {_mm512_srli_epi16(a.v, kBits)}; }
+LOCI_HD VecB shr(VecB a) {
+  return {_mm512_srli_epi16(a.v, kBits)};
+}
 LOCI_HD VecI as_int(VecB a) { return {a.v}; }
 struct Table16 {
   __m512i v;

@@ -33,11 +33,17 @@ LOCI_HD VecI operator-(VecI a, VecI b) { return wrap(bits(a) - bits(b)); }
 LOCI_HD VecI operator&(VecI a, VecI b) { return wrap(bits(a) & bits(b)); }
 LOCI_HD VecI operator|(VecI a, VecI b) { return wrap(bits(a) | bits(b)); }
 template <int kBits>
-LOCI_HD VecI shl(VecI a) { return wrap(bits(a) << kBits); }
+LOCI_HD VecI shl(VecI a) {
+  return wrap(bits(a) << kBits);
+}
 template <int kBits>
-LOCI_HD VecI shr(VecI a) { return wrap(bits(a) >> kBits); }
+LOCI_HD VecI shr(VecI a) {
+  return wrap(bits(a) >> kBits);
+}
 template <int kBits>
-LOCI_HD VecI sra(VecI a) { return {a.v >> kBits}; }
+LOCI_HD VecI sra(VecI a) {
+  return {a.v >> kBits};
+}
 LOCI_HD VecI max(VecI a, VecI b) { return a.v > b.v ? a : b; }
 LOCI_HD VecI min(VecI a, VecI b) { return a.v < b.v ? a : b; }
 LOCI_HD int32_t reduce_max(VecI a) { return a.v; }
@@ -104,9 +110,13 @@ struct VecB {
 LOCI_HD VecB operator&(VecB a, VecB b) { return {a.v & b.v}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {a.v | b.v}; }
 template <int kBits>
-LOCI_HD VecB shl(VecB a) { return {a.v << kBits}; }
+LOCI_HD VecB shl(VecB a) {
+  return {a.v << kBits};
+}
 template <int kBits>
-LOCI_HD VecB shr(VecB a) { return {a.v >> kBits}; }
+LOCI_HD VecB shr(VecB a) {
+  return {a.v >> kBits};
+}
 LOCI_HD VecI as_int(VecB a) { return wrap(a.v); }
 // table[code] for codes 0..15.
 struct Table16 {

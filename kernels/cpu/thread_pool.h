@@ -43,8 +43,9 @@ class ThreadPool {
   template <typename Fn>
   void run(int n_threads, Fn&& fn) {
     using Function = std::remove_reference_t<Fn>;
-    run_job(n_threads, [](void* context, Worker& worker) { (*static_cast<Function*>(context))(worker); },
-            const_cast<void*>(static_cast<const void*>(&fn)));
+    run_job(
+        n_threads, [](void* context, Worker& worker) { (*static_cast<Function*>(context))(worker); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
  private:

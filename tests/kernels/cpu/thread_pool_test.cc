@@ -1,0 +1,116 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <thread>
+
+namespace loci::cpu {
+namespace {
+
+TEST(ThreadPool, RunsEveryWorkerOnce) {
+  for (const int size : {1, 2, 3, 8}) {
+    ThreadPool pool(size);
+    EXPECT_EQ(pool.size(), size);
+    for (int count = 1; count <= size + 1; ++count) {  // more than there are: clamped
+      std::vector<int> calls(static_cast<size_t>(size), 0);
+      pool.run(count, [&](ThreadPool::Worker& worker) {
+        EXPECT_EQ(worker.count, std::min(count, size));
+        ++calls[static_cast<size_t>(worker.index)];
+      });
+      for (int i = 0; i < size; ++i) EXPECT_EQ(calls[static_cast<size_t>(i)], i < count ? 1 : 0);
+    }
+  }
+}
+
+TEST(ThreadPool, CallerIsWorkerZero) {
+  ThreadPool pool(2);
+  std::thread::id id;
+  pool.run(2, [&](ThreadPool::Worker& worker) {
+    if (worker.index == 0) id = std::this_thread::get_id();
+  });
+  EXPECT_EQ(id, std::this_thread::get_id());
+}
+
+TEST(ThreadPool, PartsCoverEveryItemOnce) {
+  for (const int count : {1, 2, 3, 7, 16}) {
+    for (const int64_t n : {0, 1, 5, 16, 1001}) {
+      int64_t next = 0;
+      for (int i = 0; i < count; ++i) {
+        const ThreadPool::Worker worker = {nullptr, i, count};
+        const auto [begin, end] = worker.part(n);
+        EXPECT_EQ(begin, next);
+        EXPECT_LE(end - begin, n / count + 1);
+        next = end;
+      }
+      EXPECT_EQ(next, n);
+    }
+  }
+}
+
+// Plain (not atomic) memory handed from thread to thread across barriers: a lost ordering is a data race that the
+// thread sanitizer reports, and a wrong sum without it.
+TEST(ThreadPool, BarriersOrderMemory) {
+  ThreadPool pool(4);
+  constexpr int kRounds = 200;
+  std::vector<int64_t> values(4, 0), sums(4, 0);
+  for (int count : {2, 3, 4}) {
+    std::fill(values.begin(), values.end(), 0);
+    pool.run(count, [&](ThreadPool::Worker& worker) {
+      const size_t me = static_cast<size_t>(worker.index);
+      for (int round = 1; round <= kRounds; ++round) {
+        values[me] = round * (worker.index + 1);
+        worker.barrier();
+        sums[me] = std::accumulate(values.begin(), values.begin() + worker.count, int64_t{0});
+        worker.barrier();
+        ASSERT_EQ(sums[me], static_cast<int64_t>(round) * worker.count * (worker.count + 1) / 2);
+      }
+    });
+  }
+}
+
+TEST(ThreadPool, ManyShortJobsWithChangingCounts) {
+  ThreadPool pool(4);
+  int64_t total = 0;  // written by the caller between jobs, by worker 0 inside
+  std::vector<int64_t> per_worker(4, 0);
+  for (int i = 0; i < 3000; ++i) {
+    const int count = 1 + i % 4;
+    pool.run(count, [&](ThreadPool::Worker& worker) { per_worker[static_cast<size_t>(worker.index)] += 1; });
+    total += count;
+  }
+  EXPECT_EQ(std::accumulate(per_worker.begin(), per_worker.end(), int64_t{0}), total);
+}
+
+TEST(ThreadPool, WakesAfterSleeping) {
+  ThreadPool pool(3);
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> calls{0};
+    pool.run(3, [&](ThreadPool::Worker&) { ++calls; });
+    EXPECT_EQ(calls, 3);
+    std::this_thread::sleep_for(std::chrono::microseconds(i % 2 == 0 ? 1000 : 60));  // beyond and near the spin time
+  }
+}
+
+TEST(ThreadPool, SlowWorkerIsWaitedFor) {
+  ThreadPool pool(2);
+  int value = 0;
+  pool.run(2, [&](ThreadPool::Worker& worker) {
+    if (worker.index == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      value = 42;
+    }
+  });
+  EXPECT_EQ(value, 42);
+}
+
+TEST(ThreadPool, StartsAndStops) {
+  for (int i = 0; i < 50; ++i) {
+    ThreadPool pool(1 + i % 5);
+    if (i % 2 == 0) pool.run(pool.size(), [](ThreadPool::Worker&) {});
+  }
+}
+
+}  // namespace
+}  // namespace loci::cpu
