@@ -4,6 +4,7 @@
 
 #include "engine/model/arch_reader.h"
 #include "engine/model/archs/archs.h"
+#include "kernels/error.h"
 
 namespace loci::archs {
 namespace {

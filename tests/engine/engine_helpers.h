@@ -1,0 +1,115 @@
+// What engine tests share: engines on tiny models, a sink that records, error texts.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "kernels/backend.h"
+#include "kernels/error.h"
+#include "tests/support/reference_backend.h"
+#include "tests/support/tiny_model.h"
+
+namespace loci::test {
+
+// Backends by name: "reference" or "cpu".
+inline std::unique_ptr<Backend> make_backend(const std::string& name, const EngineConfig& config) {
+  if (name == "reference") return make_reference_backend();
+  return make_cpu_backend({config.n_threads, config.n_threads_batch, config.precise});
+}
+
+inline EngineConfig tiny_config(const std::string& path) {
+  EngineConfig config;
+  config.model_path = path;
+  config.n_ctx = 256;
+  config.n_ubatch = 64;
+  config.n_threads = 1;
+  config.kv.k_format = config.kv.v_format = KvFormat::kF32;
+  return config;
+}
+
+inline std::unique_ptr<Engine> load_engine(const EngineConfig& config, const std::string& backend = "reference") {
+  return Engine::load(config, {}, make_backend(backend, config));
+}
+
+inline std::unique_ptr<Engine> load_tiny(const TinyModel& model, const std::string& backend = "reference") {
+  return load_engine(tiny_config(tiny_model_file(model)), backend);
+}
+
+inline std::vector<std::vector<float>> all_logits(Engine& engine, const std::vector<int32_t>& tokens, int chunk = 0) {
+  std::vector<std::vector<float>> rows;
+  engine.evaluate(tokens, 0, chunk,
+                  [&](int64_t, std::span<const float> logits) { rows.emplace_back(logits.begin(), logits.end()); });
+  return rows;
+}
+
+// Logits of the last token.
+inline std::vector<float> last_logits(Engine& engine, const std::vector<int32_t>& tokens, int chunk = 0) {
+  std::vector<float> last;
+  engine.evaluate(tokens, static_cast<int64_t>(tokens.size()) - 1, chunk,
+                  [&](int64_t, std::span<const float> logits) { last.assign(logits.begin(), logits.end()); });
+  return last;
+}
+
+struct RecordingSink : TokenSink {
+  std::vector<int32_t> tokens;
+  std::string text;
+  RequestStats stats;
+  int n_finished = 0;
+  std::vector<int64_t> prompt_done;
+  size_t n_top = 0;
+  std::function<void()> after_token, after_prompt;
+
+  void on_prompt(int64_t done, int64_t, int64_t) override {
+    prompt_done.push_back(done);
+    if (after_prompt) after_prompt();
+  }
+  void on_token(int32_t token, std::string_view shown, std::span<const TokenProb> top) override {
+    tokens.push_back(token);
+    text += shown;
+    n_top = top.size();
+    if (after_token) after_token();
+  }
+  void on_finish(std::string_view shown, const RequestStats& s) override {
+    text += shown;
+    stats = s;
+    ++n_finished;
+  }
+};
+
+// A greedy request that goes on past end tokens.
+inline Request greedy(std::vector<int32_t> prompt, int64_t max_tokens, TokenSink& sink) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  request.stop_at_end = false;
+  request.sink = &sink;
+  return request;
+}
+
+inline std::vector<int32_t> generate(Engine& engine, std::vector<int32_t> prompt, int64_t max_tokens) {
+  RecordingSink sink;
+  engine.submit(greedy(std::move(prompt), max_tokens, sink));
+  engine.run_until_idle();
+  return sink.tokens;
+}
+
+// The message of the Error that `act` throws; fails the test when it throws none.
+inline std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    return message;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return "";
+}
+
+}  // namespace loci::test
