@@ -7,6 +7,7 @@
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
+#include "engine/text/word_cache.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 
@@ -24,7 +25,7 @@ class BpeTokenizer final : public Tokenizer {
   }
 
  protected:
-  void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) const override;
+  void encode_text(std::string_view text, bool at_start, WordCache& cache, std::vector<int32_t>& out) const override;
 
  private:
   void load_bytes();
@@ -151,7 +152,8 @@ void BpeTokenizer::encode_word(std::string_view word, std::vector<MergeTable::Sy
   }
 }
 
-void BpeTokenizer::encode_text(std::string_view text, bool /*at_start*/, std::vector<int32_t>& out) const {
+void BpeTokenizer::encode_text(std::string_view text, bool /*at_start*/, WordCache& cache,
+                               std::vector<int32_t>& out) const {
   std::string marked;
   if (!byte_level_) {
     for (const char c : text) {
@@ -173,7 +175,10 @@ void BpeTokenizer::encode_text(std::string_view text, bool /*at_start*/, std::ve
     rule_->split(part, ends);
     size_t begin = 0;
     for (const size_t end : ends) {
-      encode_word(part.substr(begin, end - begin), symbols, out);
+      const std::string_view word = part.substr(begin, end - begin);
+      const auto merge = [&](std::string_view w, std::vector<int32_t>& ids) { encode_word(w, symbols, ids); };
+      // Marked text is a copy that does not outlive this call.
+      byte_level_ ? cache.append(word, out, merge) : merge(word, out);
       begin = end;
     }
   }

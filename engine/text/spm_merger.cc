@@ -29,8 +29,11 @@ SpmMerger::SpmMerger(const Vocabulary& vocab) : vocab_(vocab) {
       canonical += text[3] == kDigits[*byte >> 4] && text[4] == kDigits[*byte & 15];
     } else if (is_mergeable(id)) {
       max_length_ = std::max(max_length_, text.size());
+      note_before_space(text);
     }
   }
+  std::sort(before_space_.begin(), before_space_.end());
+  before_space_.erase(std::unique(before_space_.begin(), before_space_.end()), before_space_.end());
   has_canonical_bytes_ = canonical == 256 && n_bytes == 256;
   if (canonical == 256) return;
   // Single characters may stand in for missing byte tokens.
@@ -44,12 +47,33 @@ SpmMerger::SpmMerger(const Vocabulary& vocab) : vocab_(vocab) {
   }
 }
 
+// Remembers which characters stand before a space mark inside a token.
+void SpmMerger::note_before_space(std::string_view text) {
+  for (size_t pos = text.find(kSpaceMark, 1); pos != std::string_view::npos; pos = text.find(kSpaceMark, pos + 1)) {
+    size_t begin = pos - 1;
+    while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
+    const std::string_view before = text.substr(begin, pos - begin);
+    if (before != kSpaceMark) before_space_.emplace_back(before);
+  }
+}
+
+size_t SpmMerger::segment_end(std::string_view text, size_t begin) const {
+  for (size_t pos = begin + 1; pos < text.size(); ++pos) {
+    if (text[pos] != ' ' || text[pos - 1] == ' ') continue;
+    size_t before = pos - 1;
+    while (before > begin && (static_cast<uint8_t>(text[before]) & 0xC0) == 0x80) --before;
+    const std::string_view character = text.substr(before, pos - before);
+    if (character != kSpaceMark && !std::binary_search(before_space_.begin(), before_space_.end(), character))
+      return pos;
+  }
+  return text.size();
+}
+
 bool SpmMerger::is_mergeable(int32_t id) const {
   if (id < 0) return false;
   const TokenType type = vocab_.types[static_cast<size_t>(id)];
   if (type != TokenType::kNormal && type != TokenType::kUserDefined && type != TokenType::kUnused) return false;
-  const std::string_view text = vocab_.texts[id];
-  return !text.empty() && vocab_.texts.find(text) == id;
+  return !vocab_.texts[id].empty() && !vocab_.texts.is_repeat(id);
 }
 
 int32_t SpmMerger::find(std::string_view text) const {

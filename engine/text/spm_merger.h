@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,10 @@ class SpmMerger {
   // Appends byte tokens; bytes without one become the unknown token (one for the whole stretch) or nothing.
   void emit_bytes(std::string_view bytes, std::vector<int32_t>& out) const;
 
+  // Where the stretch of `text` that begins at `begin` ends: before a space that no token joins to the character in
+  // front of it. What merges on one side of such a border cannot depend on the other side.
+  size_t segment_end(std::string_view text, size_t begin) const;
+
   // Text can become this token by merging: a normal, user-defined or unused token, not empty, and the first of its
   // spelling. False for -1.
   bool is_mergeable(int32_t id) const;
@@ -28,12 +33,14 @@ class SpmMerger {
   bool has_canonical_bytes() const { return has_canonical_bytes_; }
 
  private:
+  void note_before_space(std::string_view text);
   int32_t find(std::string_view text) const;  // mergeable token of that spelling or -1
 
   const Vocabulary& vocab_;
   std::array<int32_t, 256> byte_tokens_;
   bool has_canonical_bytes_ = false;
-  size_t max_length_ = 0;  // of a mergeable token, bytes
+  size_t max_length_ = 0;                  // of a mergeable token, bytes
+  std::vector<std::string> before_space_;  // sorted: characters that some token joins to a following space mark
 };
 
 }  // namespace loci

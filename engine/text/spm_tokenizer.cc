@@ -1,6 +1,5 @@
 // "llama": SentencePiece-style BPE with scores. The sentencepiece library does the merging when it can hold the
 // vocabulary; SpmMerger (spm_merger.h), the same rule written plainly, does it otherwise.
-#include <array>
 #include <cstring>
 
 #include <sentencepiece_processor.h>
@@ -8,6 +7,7 @@
 #include "engine/text/spm_merger.h"
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
+#include "engine/text/word_cache.h"
 #include "kernels/log.h"
 
 namespace loci {
@@ -41,11 +41,13 @@ constexpr uint64_t kPieceNormal = 1, kPieceUnknown = 2, kPieceControl = 3, kPiec
 constexpr uint64_t kModelBpe = 2;
 
 void put_piece(std::string& out, std::string_view text, float score, uint64_t type) {
-  std::string piece;
-  put_bytes(piece, 1, text);
-  put_float(piece, 2, score);
-  put_int(piece, 3, type);
-  put_bytes(out, 1, piece);
+  size_t length_bytes = 1;
+  for (size_t rest = text.size() >> 7; rest != 0; rest >>= 7) ++length_bytes;
+  put_varint(out, 1 << 3 | 2);
+  put_varint(out, 1 + length_bytes + text.size() + 5 + 2);
+  put_bytes(out, 1, text);
+  put_float(out, 2, score);
+  put_int(out, 3, type);
 }
 
 class SpmTokenizer final : public Tokenizer {
@@ -55,12 +57,13 @@ class SpmTokenizer final : public Tokenizer {
   }
 
  protected:
-  void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) const override;
+  void encode_text(std::string_view text, bool at_start, WordCache& cache, std::vector<int32_t>& out) const override;
 
  private:
   void load_library();
   std::string model_proto() const;
-  void encode_valid(std::string_view text, std::vector<int32_t>& out) const;
+  void encode_valid(std::string_view text, WordCache& cache, std::vector<int32_t>& out) const;
+  void encode_segment(std::string_view text, std::vector<int32_t>& out) const;
 
   SpmMerger merger_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> library_;  // null: merger_ serves
@@ -71,6 +74,7 @@ class SpmTokenizer final : public Tokenizer {
 // and so matches nothing; the unknown piece is an extra one at the end, never met because every byte has a token.
 std::string SpmTokenizer::model_proto() const {
   std::string proto;
+  proto.reserve(static_cast<size_t>(vocab_->size()) * 32);
   for (int32_t id = 0; id < vocab_->size(); ++id) {
     const std::string_view text = vocab_->texts[id];
     const float score = vocab_->scores[static_cast<size_t>(id)];
@@ -111,7 +115,7 @@ void SpmTokenizer::load_library() {
   }
 }
 
-void SpmTokenizer::encode_valid(std::string_view text, std::vector<int32_t>& out) const {
+void SpmTokenizer::encode_segment(std::string_view text, std::vector<int32_t>& out) const {
   std::vector<int> ids;
   if (library_ != nullptr && library_->Encode({text.data(), text.size()}, &ids).ok()) {
     out.insert(out.end(), ids.begin(), ids.end());
@@ -120,26 +124,42 @@ void SpmTokenizer::encode_valid(std::string_view text, std::vector<int32_t>& out
   }
 }
 
-void SpmTokenizer::encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) const {
-  std::string prefixed;
-  if (at_start && vocab_->special.add_space_prefix) {
-    prefixed.reserve(text.size() + 1);
-    prefixed += ' ';
-    prefixed += text;
-    text = prefixed;
+// Segments merge independently, so that one met before (in most text, most words) is copied.
+void SpmTokenizer::encode_valid(std::string_view text, WordCache& cache, std::vector<int32_t>& out) const {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = merger_.segment_end(text, begin);
+    cache.append(text.substr(begin, end - begin), out,
+                 [this](std::string_view segment, std::vector<int32_t>& ids) { encode_segment(segment, ids); });
+    begin = end;
   }
+}
+
+void SpmTokenizer::encode_text(std::string_view text, bool at_start, WordCache& cache,
+                               std::vector<int32_t>& out) const {
+  bool prefix = at_start && vocab_->special.add_space_prefix;
+  const auto encode_stretch = [&](size_t begin, size_t end) {
+    std::string_view stretch = text.substr(begin, end - begin);
+    if (prefix) {
+      // The prefix joins the first segment, which is otherwise the same: there is no border after a space.
+      const std::string_view first = stretch.substr(0, stretch.empty() ? 0 : merger_.segment_end(stretch, 0));
+      encode_segment(std::string(" ").append(first), out);
+      stretch.remove_prefix(first.size());
+      prefix = false;
+    }
+    encode_valid(stretch, cache, out);
+  };
   // Bytes that are not UTF-8 become byte tokens; what stands between them is merged.
   size_t begin = 0;
   for (size_t pos = 0; pos < text.size();) {
     const unicode::Decoded d = unicode::decode(text, pos);
     if (!d.valid) {
-      if (begin < pos) encode_valid(text.substr(begin, pos - begin), out);
+      encode_stretch(begin, pos);
       merger_.emit_bytes(text.substr(pos, d.length), out);
       begin = pos + d.length;
     }
     pos += d.length;
   }
-  if (begin < text.size()) encode_valid(text.substr(begin), out);
+  encode_stretch(begin, text.size());
 }
 
 }  // namespace

@@ -21,7 +21,10 @@ int32_t StringTable::add(std::string_view text) {
   const uint32_t tag = static_cast<uint32_t>(hash >> 32);
   size_t i = hash & (slots_.size() - 1);
   for (; slots_[i].id_plus_1 != 0; i = (i + 1) & (slots_.size() - 1)) {
-    if (slots_[i].tag == tag && (*this)[static_cast<int32_t>(slots_[i].id_plus_1 - 1)] == text) return id;
+    if (slots_[i].tag == tag && (*this)[static_cast<int32_t>(slots_[i].id_plus_1 - 1)] == text) {
+      repeats_.push_back(id);
+      return id;
+    }
   }
   slots_[i] = {static_cast<uint32_t>(id) + 1, tag};
   return id;

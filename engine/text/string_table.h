@@ -1,5 +1,6 @@
 // StringTable: strings numbered from 0, all bytes in one arena, found by open addressing. Built once, then read-only.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,6 +21,10 @@ class StringTable {
     const size_t i = static_cast<size_t>(id);
     return std::string_view(arena_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
   }
+  // An equal string was added before this one.
+  bool is_repeat(int32_t id) const {
+    return !repeats_.empty() && std::binary_search(repeats_.begin(), repeats_.end(), id);
+  }
   int32_t size() const { return static_cast<int32_t>(offsets_.size() - 1); }
 
  private:
@@ -31,7 +36,8 @@ class StringTable {
   void rehash(size_t slots);
   std::string arena_;
   std::vector<size_t> offsets_ = {0};
-  std::vector<Slot> slots_;  // power of two, at most half full
+  std::vector<int32_t> repeats_;  // ascending
+  std::vector<Slot> slots_;       // power of two, at most half full
 };
 
 }  // namespace loci

@@ -6,6 +6,7 @@
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
+#include "engine/text/word_cache.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 
@@ -85,12 +86,13 @@ std::vector<int32_t> Tokenizer::encode(std::span<const PromptPiece> pieces, bool
   const SpecialTokens& s = vocab_->special;
   std::vector<int32_t> out;
   if (add_special && s.add_bos) out.push_back(s.bos);
+  WordCache cache;
   bool at_start = true;
   for (const PromptPiece& piece : pieces) {
     const std::string_view text = piece.text;
     const auto encode_between = [&](size_t begin, size_t end) {
       if (begin == end) return;
-      encode_text(text.substr(begin, end - begin), at_start, out);
+      encode_text(text.substr(begin, end - begin), at_start, cache, out);
       at_start = false;
     };
     size_t pos = 0;

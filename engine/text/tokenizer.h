@@ -30,6 +30,7 @@ struct SpecialTokens {
 };
 
 struct Vocabulary;  // engine/text/vocabulary.h
+class WordCache;    // engine/text/word_cache.h
 
 class Tokenizer {
  public:
@@ -69,8 +70,9 @@ class Tokenizer {
 
  protected:
   explicit Tokenizer(std::unique_ptr<Vocabulary> vocab);
-  // Appends the ids of text that holds no special tokens. `at_start`: as in decode_next().
-  virtual void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) const = 0;
+  // Appends the ids of text that holds no special tokens. `at_start`: as in decode_next(). `cache` is one per
+  // encode() call; `text` lives as long.
+  virtual void encode_text(std::string_view text, bool at_start, WordCache& cache, std::vector<int32_t>& out) const = 0;
   std::unique_ptr<Vocabulary> vocab_;
 };
 

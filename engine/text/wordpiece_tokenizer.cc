@@ -5,6 +5,7 @@
 
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
+#include "engine/text/word_cache.h"
 #include "kernels/error.h"
 
 namespace loci {
@@ -31,7 +32,8 @@ class WordPieceTokenizer final : public Tokenizer {
   }
 
  protected:
-  void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) const override;
+  void encode_text(std::string_view text, bool at_start, WordCache& /*cache*/,
+                   std::vector<int32_t>& out) const override;
 
  private:
   void encode_word(const std::string& word, size_t n_chars, std::vector<int32_t>& out) const;
@@ -60,7 +62,8 @@ void WordPieceTokenizer::encode_word(const std::string& word, size_t n_chars, st
   if (vocab_->special.unk >= 0) out.push_back(vocab_->special.unk);
 }
 
-void WordPieceTokenizer::encode_text(std::string_view text, bool /*at_start*/, std::vector<int32_t>& out) const {
+void WordPieceTokenizer::encode_text(std::string_view text, bool /*at_start*/, WordCache& /*cache*/,
+                                     std::vector<int32_t>& out) const {
   std::string word;
   size_t n_chars = 0;
   const auto end_word = [&] {
