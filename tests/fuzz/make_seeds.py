@@ -1,0 +1,88 @@
+"""Writes small inputs to begin a fuzz run from: make_seeds.py TARGET FOLDER. Needs the Python package gguf."""
+
+import os
+import sys
+
+import gguf
+import numpy
+
+TEXTS = (
+    "Hello, world! It's 3.14 o'clock\n\n  def f(x):\treturn x**2\r\n",
+    "Zażółć gęślą jaźń 你好，世界 こんにちは 🤦🏼‍♂️ e\u0301 \u00a0\u3000",
+    "<s></s><|im_start|>user\n<|endoftext|> <0x0A>",
+    "1234567890 1,000 AAAAaaaa____----....",
+)
+
+
+def byte_level_vocabulary():
+    direct = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in direct]
+    return [chr(byte) for byte in direct] + [chr(256 + i) for i in range(len(others))]
+
+
+def write_model(path, architecture, model, tokens, scores, merges, pre=None):
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(1)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model(model)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    if scores:
+        writer.add_token_scores(scores)
+    if merges:
+        writer.add_token_merges(merges)
+    writer.add_token_types([1] * len(tokens))
+    writer.add_bos_token_id(0)
+    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+    writer.add_tensor("token_embd.weight", numpy.zeros((len(tokens), 32), dtype=numpy.float32)[:4])
+    writer.add_tensor("output_norm.weight", numpy.ones(32, dtype=numpy.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_scalars(path):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_uint8("a.u8", 1)
+    writer.add_int16("a.i16", -2)
+    writer.add_uint64("a.u64", 2**63)
+    writer.add_float64("a.f64", 1e300)
+    writer.add_bool("a.bool", True)
+    writer.add_array("a.ints", [1, 2, 3])
+    writer.add_array("a.floats", [0.5, 1.5])
+    writer.add_array("a.strings", ["x", "", "żółw"])
+    writer.add_tensor("t", numpy.zeros((2, 3, 4), dtype=numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    target, folder = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    if target == "gguf_fuzz":
+        letters = byte_level_vocabulary()
+        write_scalars(os.path.join(folder, "scalars"))
+        write_model(os.path.join(folder, "bpe"), "qwen2", "gpt2", letters + ["He", "ll"], [], ["H e", "l l"], "qwen2")
+        pieces = ["<unk>", "<s>", "▁", "a", "▁a"] + [f"<0x{byte:02X}>" for byte in range(256)]
+        write_model(os.path.join(folder, "spm"), "llama", "llama", pieces, [float(-i) for i in range(len(pieces))], [])
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "##s", "a"]
+        write_model(os.path.join(folder, "bert"), "bert", "bert", words, [], [])
+    else:
+        for i, text in enumerate(TEXTS):
+            with open(os.path.join(folder, f"text{i}"), "wb") as out:
+                out.write(bytes([i & 1, i * 7]) + text.encode())
+        with open(os.path.join(folder, "bytes"), "wb") as out:
+            out.write(bytes([1, 3]) + bytes(range(256)))
+
+
+if __name__ == "__main__":
+    main()
