@@ -8,8 +8,8 @@
 
 #include "kernels/error.h"
 #include "kernels/log.h"
-#include "main/cli.h"
 #include "main/interrupt.h"
+#include "main/progress.h"
 #include "main/reasoning.h"
 
 namespace loci::cli {

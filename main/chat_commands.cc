@@ -6,7 +6,8 @@
 #include <cstdlib>
 
 #include "kernels/error.h"
-#include "main/cli.h"
+#include "main/progress.h"
+#include "main/text_input.h"
 
 namespace loci::cli {
 namespace {

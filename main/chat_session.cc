@@ -5,7 +5,6 @@
 
 #include "kernels/error.h"
 #include "kernels/log.h"
-#include "main/cli.h"
 
 namespace loci::cli {
 

@@ -1,18 +1,9 @@
 #include "main/cli.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
 
 #include "kernels/error.h"
@@ -269,80 +260,6 @@ bool parse(CLI::App& app, std::vector<std::string> args) {
     fail(ErrorKind::kInvalidInput, "invalid argument: ", error.what());
   }
   return true;
-}
-
-std::string read_text(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) fail(ErrorKind::kNotFound, path, ": ", std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) fail(ErrorKind::kInvalidInput, path, ": is a directory, expected a text file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorKind::kInvalidInput, path, ": ", std::strerror(errno));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::string unescape(const std::string& text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || i + 1 == text.size()) {
-      out += text[i];
-      continue;
-    }
-    switch (text[++i]) {
-      case 'n':
-        out += '\n';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case '"':
-        out += '"';
-        break;
-      case '\'':
-        out += '\'';
-        break;
-      case '\\':
-        out += '\\';
-        break;
-      default:
-        out += '\\', out += text[i];
-    }
-  }
-  return out;
-}
-
-std::string bytes_text(double bytes) {
-  const char* unit = "B";
-  for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (bytes < 1024) break;
-    bytes /= 1024;
-    unit = larger;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, std::strcmp(unit, "B") == 0 ? "%.0f %s" : "%.1f %s", bytes, unit);
-  return text;
-}
-
-ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), active_(isatty(STDERR_FILENO) != 0) {}
-
-ProgressBar::~ProgressBar() {
-  if (active_ && last_drawn_s_ >= 0) std::fputs("\r\033[K", stderr);
-}
-
-void ProgressBar::update(double done, double total, const std::string& detail) {
-  if (!active_ || total <= 0) return;
-  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  if (last_drawn_s_ >= 0 && now - last_drawn_s_ < 0.05 && done < total) return;
-  last_drawn_s_ = now;
-  constexpr int kWidth = 30;
-  const int filled = static_cast<int>(kWidth * std::clamp(done / total, 0.0, 1.0));
-  std::fprintf(stderr, "\r%s [%.*s%*s] %3.0f%% %s\033[K", label_.c_str(), filled,
-               "==============================", kWidth - filled, "", 100 * done / total, detail.c_str());
-  std::fflush(stderr);
 }
 
 }  // namespace loci::cli

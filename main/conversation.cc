@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/error.h"
-#include "main/cli.h"
+#include "main/text_input.h"
 
 namespace loci::cli {
 namespace {

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "kernels/error.h"
-#include "main/cli.h"
 
 namespace loci::cli {
 namespace {

@@ -47,7 +47,9 @@ void parse_overrides(const std::string& text, std::vector<std::pair<std::string,
 
 // A flag that names what is done anyway.
 void accept(CLI::App& app, const char* names, const char* help, const char* group) {
-  app.add_flag_callback(names, [] {}, help)->group(group);
+  app.add_flag_callback(
+         names, [] {}, help)
+      ->group(group);
 }
 
 // Flags that ask for what this build does anyway, and refusals of what it does not do.

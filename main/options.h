@@ -1,7 +1,6 @@
 // Flag groups that several commands share, each filling one plain struct: EngineConfig, SamplingOptions, ChatOptions,
 // PromptOptions. A command calls the add_... functions that it wants before parse().
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -12,6 +11,9 @@
 #include "engine/sampling/sampler.h"
 #include "gguf/metadata.h"
 
+namespace CLI {
+class App;
+}
 namespace loci::cli {
 
 // -m -c -b -ub -t -tb -ctk -ctv --precise --mlock --no-mmap -lm --rope-... --yarn-... --override-kv, and the

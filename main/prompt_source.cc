@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
-#include "main/cli.h"
+#include "main/text_input.h"
 
 namespace loci::cli {
 namespace {

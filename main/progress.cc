@@ -1,0 +1,42 @@
+#include "main/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace loci::cli {
+
+std::string bytes_text(double bytes) {
+  const char* unit = "B";
+  for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (bytes < 1024) break;
+    bytes /= 1024;
+    unit = larger;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, std::strcmp(unit, "B") == 0 ? "%.0f %s" : "%.1f %s", bytes, unit);
+  return text;
+}
+
+ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), active_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (active_ && last_drawn_s_ >= 0) std::fputs("\r\033[K", stderr);
+}
+
+void ProgressBar::update(double done, double total, const std::string& detail) {
+  if (!active_ || total <= 0) return;
+  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (last_drawn_s_ >= 0 && now - last_drawn_s_ < 0.05 && done < total) return;
+  last_drawn_s_ = now;
+  constexpr int kWidth = 30;
+  const int filled = static_cast<int>(kWidth * std::clamp(done / total, 0.0, 1.0));
+  std::fprintf(stderr, "\r%s [%.*s%*s] %3.0f%% %s\033[K", label_.c_str(), filled,
+               "==============================", kWidth - filled, "", 100 * done / total, detail.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace loci::cli
