@@ -13,11 +13,12 @@ extern const AttentionKernels kAttentionKernels;  // isa_attention.cc
 namespace {
 
 // No include guards, no namespaces: pasted here on purpose.
-// clang-format off: each file uses the ones before it.
-#include "kernels/cpu/matmul.inl"
-#include "kernels/cpu/panel_types.inl"
-#include "kernels/cpu/quantize.inl"
+// Each file uses the ones before it.
+// clang-format off
 #include "kernels/cpu/vec_math.inl"
+#include "kernels/cpu/quantize.inl"
+#include "kernels/cpu/panel_types.inl"
+#include "kernels/cpu/matmul.inl"
 // clang-format on
 
 template <VecF (*kFunction)(VecF)>
