@@ -287,9 +287,10 @@ TEST(Matmul, GatedEqualsItsParts) {
           backend->matmul_gated(*pg, *pu, act, x.data(), k, n_rows, out.data(), n);
           for (size_t i = 0; i < out.size(); ++i) {
             const double z = g[i];
-            const double activated = act == Activation::kSilu
-                                         ? z / (1 + std::exp(-z))
-                                         : 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+            // 0.5 z (1 + tanh u) = z / (1 + e^-2u), without the cancellation.
+            const double exponent =
+                act == Activation::kSilu ? -z : -2 * std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
+            const double activated = z / (1 + std::exp(exponent));
             // gelu: the argument of exp carries the rounding of a few products, times its own size.
             const double bound =
                 (4e-7 + 3e-7 * std::min(90.0, std::fabs(z) * (1 + z * z))) * std::fabs(activated * u[i]);
