@@ -75,7 +75,7 @@ void BpeTokenizer::load_bytes() {
 
 void BpeTokenizer::load_merges(const gguf::Metadata& metadata) {
   const std::vector<std::string_view>* merges = metadata.find_strings(kMergesKey);
-  if (merges == nullptr) fail(ErrorKind::kInvalidInput, metadata.file(), ": missing key ", kMergesKey);
+  if (merges == nullptr) fail(ErrorKind::kInvalidInput, vocab_->file, ": missing key ", kMergesKey);
   // Symbols that are no plain token (a byte or an intermediate result that the vocabulary lacks) are numbered from
   // vocab_size() on: they can merge further, but are written as bytes when they remain.
   StringTable others;
@@ -105,7 +105,7 @@ void BpeTokenizer::load_merges(const gguf::Metadata& metadata) {
     merges_.add(symbol(left), symbol(right), static_cast<uint32_t>(rank), symbol(joined));
   }
   if (malformed > 0) {
-    log_warn(metadata.file(), ": ", kMergesKey, ": ", malformed, " of ", merges->size(),
+    log_warn(vocab_->file, ": ", kMergesKey, ": ", malformed, " of ", merges->size(),
              " entries are not of the form 'left right' and are ignored");
   }
 }

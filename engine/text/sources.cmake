@@ -1,6 +1,8 @@
 # Sources of engine/text: target_sources(loci_engine PRIVATE ${CMAKE_CURRENT_LIST_DIR}/x.cc)
 target_sources(loci_engine PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/bpe_tokenizer.cc
+  ${CMAKE_CURRENT_LIST_DIR}/builtin_templates.cc
+  ${CMAKE_CURRENT_LIST_DIR}/chat_template.cc
   ${CMAKE_CURRENT_LIST_DIR}/detokenizer.cc
   ${CMAKE_CURRENT_LIST_DIR}/merge_table.cc
   ${CMAKE_CURRENT_LIST_DIR}/pattern.cc
@@ -17,3 +19,4 @@ target_sources(loci_engine PRIVATE
 )
 find_library(LOCI_SENTENCEPIECE sentencepiece REQUIRED)
 target_link_libraries(loci_engine PRIVATE ${LOCI_SENTENCEPIECE})
+include(${CMAKE_CURRENT_LIST_DIR}/jinja/sources.cmake)

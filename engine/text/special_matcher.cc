@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 
 namespace loci {
@@ -17,12 +16,14 @@ uint32_t SpecialMatcher::child(uint32_t node, char byte) const {
 void SpecialMatcher::add(std::string_view text, int32_t id) {
   if (text.empty()) return;
   uint32_t node = 0;
-  for (const char byte : text) {
+  for (size_t i = text.size(); i-- > 0;) {
+    const char byte = text[i];
     uint32_t next = child(node, byte);
     if (next == 0) {
       next = static_cast<uint32_t>(nodes_.size());
       Node added;
       added.byte = byte;
+      added.length = nodes_[node].length + 1;
       if (node == 0) {
         root_[static_cast<uint8_t>(byte)] = next;
       } else {
@@ -36,51 +37,76 @@ void SpecialMatcher::add(std::string_view text, int32_t id) {
   if (nodes_[node].id < 0) nodes_[node].id = id;
 }
 
-SpecialMatcher::Match SpecialMatcher::longest(std::string_view text, size_t pos, size_t below) const {
-  Match best{pos, 0, -1};
-  uint32_t node = 0;
-  for (size_t i = pos; i < text.size() && i - pos + 1 < below; ++i) {
-    node = child(node, text[i]);
-    if (node == 0) break;
-    if (nodes_[node].id >= 0) best = {pos, i - pos + 1, nodes_[node].id};
+void SpecialMatcher::build() {
+  std::vector<uint32_t> queue;  // by depth, so that a node's links lead to finished nodes
+  for (const uint32_t node : root_) {
+    if (node != 0) queue.push_back(node);
   }
-  return best;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const uint32_t parent = queue[i];
+    for (uint32_t node = nodes_[parent].first_child; node != 0; node = nodes_[node].next_sibling) {
+      uint32_t fail = nodes_[parent].fail;
+      uint32_t target = child(fail, nodes_[node].byte);
+      while (target == 0 && fail != 0) {
+        fail = nodes_[fail].fail;
+        target = child(fail, nodes_[node].byte);
+      }
+      nodes_[node].fail = target;
+      nodes_[node].shorter = nodes_[target].id >= 0 ? target : nodes_[target].shorter;
+      queue.push_back(node);
+    }
+  }
 }
 
 std::vector<SpecialMatcher::Match> SpecialMatcher::find(std::string_view text) const {
-  std::vector<Match> found;
-  if (empty()) return found;
+  if (empty()) return {};
+  struct Candidate {
+    size_t pos;
+    uint32_t node;
+  };
+  std::vector<Candidate> candidates;  // the longest token at each place, last place first
   bool overlap = false;
-  for (size_t pos = 0; pos < text.size(); ++pos) {
-    if (root_[static_cast<uint8_t>(text[pos])] == 0) continue;
-    const Match match = longest(text, pos, std::numeric_limits<size_t>::max());
-    if (match.length == 0) continue;
-    overlap = overlap || (!found.empty() && found.back().pos + found.back().length > pos);
-    found.push_back(match);
+  uint32_t state = 0;
+  for (size_t pos = text.size(); pos-- > 0;) {
+    uint32_t next = child(state, text[pos]);
+    while (next == 0 && state != 0) {
+      state = nodes_[state].fail;
+      next = child(state, text[pos]);
+    }
+    state = next;
+    const uint32_t node = nodes_[state].id >= 0 ? state : nodes_[state].shorter;
+    if (node == 0) continue;
+    overlap = overlap || (!candidates.empty() && pos + nodes_[node].length > candidates.back().pos);
+    candidates.push_back({pos, node});
   }
-  if (!overlap) return found;
+  std::vector<Match> found;
+  const auto take = [&](const Candidate& c) { found.push_back({c.pos, nodes_[c.node].length, nodes_[c.node].id}); };
+  if (!overlap) {
+    for (size_t i = candidates.size(); i-- > 0;) take(candidates[i]);
+    return found;
+  }
 
   // By decreasing length. A candidate whose start is taken is dead; one whose end is taken comes back as the next
   // shorter token at its place. Everything taken so far is at least as long as the candidate, so that an overlap
   // always covers the candidate's first or last byte.
-  std::map<size_t, std::vector<Match>, std::greater<>> by_length;
-  for (const Match& match : found) by_length[match.length].push_back(match);
+  std::map<size_t, std::vector<Candidate>, std::greater<>> by_length;
+  for (const Candidate& c : candidates) by_length[nodes_[c.node].length].push_back(c);
   std::vector<bool> taken(text.size());
-  found.clear();
   while (!by_length.empty()) {
-    std::vector<Match> matches = std::move(by_length.begin()->second);
+    const size_t length = by_length.begin()->first;
+    std::vector<Candidate> equal = std::move(by_length.begin()->second);
     by_length.erase(by_length.begin());
-    std::sort(matches.begin(), matches.end(), [](const Match& a, const Match& b) { return a.pos < b.pos; });
-    for (const Match& match : matches) {
-      if (taken[match.pos]) continue;
-      if (taken[match.pos + match.length - 1]) {
-        const Match shorter = longest(text, match.pos, match.length);
-        if (shorter.length > 0) by_length[shorter.length].push_back(shorter);
+    std::sort(equal.begin(), equal.end(), [](const Candidate& a, const Candidate& b) { return a.pos < b.pos; });
+    for (const Candidate& c : equal) {
+      if (taken[c.pos]) continue;
+      if (taken[c.pos + length - 1]) {
+        const uint32_t shorter = nodes_[c.node].shorter;
+        if (shorter != 0) by_length[nodes_[shorter].length].push_back({c.pos, shorter});
         continue;
       }
-      std::fill(taken.begin() + static_cast<std::ptrdiff_t>(match.pos),
-                taken.begin() + static_cast<std::ptrdiff_t>(match.pos + match.length), true);
-      found.push_back(match);
+      const auto begin = taken.begin() + static_cast<std::ptrdiff_t>(c.pos);
+      std::fill(begin, begin + static_cast<std::ptrdiff_t>(length), true);
+      take(c);
     }
   }
   std::sort(found.begin(), found.end(), [](const Match& a, const Match& b) { return a.pos < b.pos; });

@@ -7,6 +7,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
 #include "engine/text/word_cache.h"
+#include "gguf/printable.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 
@@ -47,17 +48,18 @@ std::string with_spaces(std::string_view text) {
 
 std::unique_ptr<Tokenizer> Tokenizer::from_metadata(const gguf::Metadata& metadata, const std::string& pre_override) {
   const std::string model = metadata.require_string("tokenizer.ggml.model");
+  const std::string file = gguf::printable(metadata.file(), 4096);
   if (model == "llama") return make_spm_tokenizer(load_vocabulary(metadata, /*default_add_bos=*/true));
   if (model == "bert") return make_wordpiece_tokenizer(load_vocabulary(metadata, /*default_add_bos=*/true));
   if (model != "gpt2" && model != "gemma4") {
-    fail(ErrorKind::kUnsupported, metadata.file(),
-         ": tokenizer.ggml.model: expected gpt2, llama, bert or gemma4, found '", model, "'");
+    fail(ErrorKind::kUnsupported, file, ": tokenizer.ggml.model: expected gpt2, llama, bert or gemma4, found '",
+         gguf::printable(model), "'");
   }
   std::string pre = pre_override;
   if (pre.empty()) pre = metadata.find_string("tokenizer.ggml.pre").value_or("");
   if (pre.empty() && model == "gemma4") pre = "gemma4";
   if (pre.empty()) {
-    log_warn(metadata.file(), ": tokenizer.ggml.pre is missing: assuming the rule 'default', which may split words ",
+    log_warn(file, ": tokenizer.ggml.pre is missing: assuming the rule 'default', which may split words ",
              "otherwise than the model was trained on; name the right one with --override-kv ",
              "tokenizer.ggml.pre=str:NAME");
     pre = "default";
@@ -66,7 +68,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_metadata(const gguf::Metadata& metada
   if (rule == nullptr) {
     std::string known;
     for (const std::string& name : PreTokenizer::names()) known += (known.empty() ? "" : ", ") + name;
-    fail(ErrorKind::kUnsupported, metadata.file(), ": tokenizer.ggml.pre: unknown pre-tokenizer '", pre,
+    fail(ErrorKind::kUnsupported, file, ": tokenizer.ggml.pre: unknown pre-tokenizer '", gguf::printable(pre),
          "'; force a known one with --override-kv tokenizer.ggml.pre=str:NAME (", known, ")");
   }
   std::unique_ptr<Vocabulary> vocab = load_vocabulary(metadata, rule->add_bos() || model == "gemma4");

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "gguf/printable.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 
@@ -185,6 +186,7 @@ void load_special_ids(Vocabulary& vocab, const Metadata& metadata) {
 
 void load_flags(Vocabulary& vocab, const Metadata& metadata, bool default_add_bos) {
   SpecialTokens& s = vocab.special;
+  const auto has = [&](const char* name) { return metadata.has(key(name)); };
   const bool spm = vocab.model == "llama";
   const bool bert = vocab.model == "bert";
   s.add_bos = metadata.find_bool(key("add_bos_token")).value_or(default_add_bos);
@@ -193,8 +195,9 @@ void load_flags(Vocabulary& vocab, const Metadata& metadata, bool default_add_bo
   s.add_space_prefix = metadata.find_bool(key("add_space_prefix")).value_or(spm);
   const auto drop_flag = [&](bool& flag, int32_t id, const char* name) {
     if (!flag || id >= 0) return;
-    log_warn(vocab.file, ": ", key(name), " is on, but the vocabulary has no such token; none is added");
     flag = false;
+    if (!has(name)) return;  // on by custom only
+    log_warn(vocab.file, ": ", key(name), " is on, but the vocabulary has no such token; none is added");
   };
   drop_flag(s.add_bos, s.bos, "add_bos_token");
   drop_flag(s.add_eos, s.eos, "add_eos_token");
@@ -263,6 +266,8 @@ void build_matchers(Vocabulary& vocab) {
       vocab.control_and_user.add(vocab.texts[id], id);
     }
   }
+  vocab.user_only.build();
+  vocab.control_and_user.build();
 }
 
 }  // namespace
@@ -281,7 +286,7 @@ std::optional<uint8_t> parse_byte_token(std::string_view text) {
 
 std::unique_ptr<Vocabulary> load_vocabulary(const Metadata& metadata, bool default_add_bos) {
   auto vocab = std::make_unique<Vocabulary>();
-  vocab->file = metadata.file();
+  vocab->file = gguf::printable(metadata.file(), 4096);
   vocab->model = metadata.require_string(key("model"));
   vocab->spelling = vocab->model == "gpt2" ? Spelling::kByteLevel : Spelling::kSpaceMark;
   load_texts(*vocab, metadata);
