@@ -167,6 +167,13 @@ File File::open(const std::string& path, const OpenOptions& options) {
 }
 
 const std::string& File::path() const { return impl_->path; }
+
+std::vector<std::string> File::part_paths() const {
+  std::vector<std::string> paths;
+  for (const Impl::OpenPart& open : impl_->parts) paths.push_back(open.part.metadata.file());
+  return paths;
+}
+
 uint32_t File::version() const { return impl_->parts[0].part.version; }
 const Metadata& File::metadata() const { return impl_->parts[0].part.metadata; }
 std::span<const TensorView> File::tensors() const { return impl_->tensors; }

@@ -30,6 +30,7 @@ class File {
   ~File();
 
   const std::string& path() const;
+  std::vector<std::string> part_paths() const;  // one, or all parts of a split model in order
   uint32_t version() const;
   const Metadata& metadata() const;  // of the first part
   std::span<const TensorView> tensors() const;

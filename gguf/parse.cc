@@ -119,7 +119,8 @@ void check_magic(std::span<const std::byte> bytes, const std::string& file) {
 uint32_t read_version(Cursor& in) {
   const uint32_t version = in.read<uint32_t>("version");
   if (version == 2 || version == 3) return version;
-  if (version != 0 && (version & 0xffff) == 0) in.fail("big-endian GGUF files are not supported (version bytes are swapped)");
+  if (version != 0 && (version & 0xffff) == 0)
+    in.fail("big-endian GGUF files are not supported (version bytes are swapped)");
   if (version == 1) in.fail("GGUF version 1 is not supported: expected version 2 or 3; convert the model again");
   in.fail("expected GGUF version 2 or 3, found ", version);
 }

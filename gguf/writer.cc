@@ -88,7 +88,8 @@ Value scalar(ValueType type, T value) {
   return Value{type, type, value};
 }
 
-// A new file beside `path` that replaces it on commit() and vanishes otherwise.
+// A new file that takes the place of `path` on commit(). Until then it has no name where the file system allows that
+// (O_TMPFILE), so that nothing is left behind even when the process is killed; elsewhere it has a name beside `path`.
 class PendingFile {
  public:
   explicit PendingFile(const std::string& path) : path_(path), temporary_(str(path, ".tmp-", ::getpid())) {
@@ -96,14 +97,19 @@ class PendingFile {
     if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // renaming would replace a device
       fail(ErrorKind::kInvalidInput, printable(path_, 4096), ": exists and is not a regular file");
     }
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    fd_ = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (fd_ >= 0) return;
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd_ < 0) fail_io("cannot be created");
+    named_ = true;
   }
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
   ~PendingFile() {
     if (fd_ >= 0) ::close(fd_);
-    if (!committed_) ::unlink(temporary_.c_str());
+    if (named_) ::unlink(temporary_.c_str());
   }
 
   void write(const void* data, size_t size) {
@@ -119,23 +125,28 @@ class PendingFile {
 
   void commit() {
     if (::fsync(fd_) != 0) fail_io("cannot be written");
+    if (!named_) {
+      ::unlink(temporary_.c_str());
+      const std::string source = str("/proc/self/fd/", fd_);
+      const int linked = ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW);
+      if (linked != 0) fail_io("cannot be given its name");
+      named_ = true;
+    }
     const int closed = ::close(std::exchange(fd_, -1));
     if (closed != 0) fail_io("cannot be written");
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_io("cannot be renamed into place");
-    committed_ = true;
+    named_ = false;
   }
 
  private:
   [[noreturn]] void fail_io(std::string_view what) const {
-    const int error = errno;
-    if (fd_ < 0) ::unlink(temporary_.c_str());  // the destructor does not run for a constructor that throws
-    fail(ErrorKind::kInvalidInput, printable(path_, 4096), ": ", what, ": ", std::strerror(error));
+    fail(ErrorKind::kInvalidInput, printable(path_, 4096), ": ", what, ": ", std::strerror(errno));
   }
 
   std::string path_;
   std::string temporary_;
   int fd_ = -1;
-  bool committed_ = false;
+  bool named_ = false;  // `temporary_` exists and is ours
 };
 
 uint64_t padding(uint64_t size, uint64_t alignment) { return (alignment - size % alignment) % alignment; }

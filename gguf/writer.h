@@ -34,8 +34,8 @@ class Writer {
   void add_tensor(const std::string& name, DType type, std::vector<int64_t> ne,
                   std::function<void(std::span<std::byte>)> fill);
 
-  // Writes to `path` by way of a temporary file beside it that is renamed when complete: a failed or
-  // interrupted write leaves nothing at `path`.  `progress(tensor index, count, name)` may be empty.  Throws Error.
+  // Writes to a temporary file that takes the place of `path` when complete: a failed or interrupted write leaves
+  // nothing at `path`.  `progress(tensor index, count, name)` may be empty.  Throws Error.
   void write(const std::string& path,
              const std::function<void(size_t, size_t, const std::string&)>& progress = {}) const;
 

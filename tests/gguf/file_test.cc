@@ -91,6 +91,7 @@ TEST(FileOpen, JoinsSplitModels) {
   const File file = File::open(first);
   EXPECT_EQ(file.tensors().size(), 2u);
   EXPECT_EQ(file.total_bytes(), static_cast<int64_t>(fs::file_size(first) + fs::file_size(second)));
+  EXPECT_THAT(file.part_paths(), ::testing::ElementsAre(first, second));
   file.release(*file.find("c.weight"));
   EXPECT_THAT(open_error(second),
               AllOf(HasSubstr("part 2 of a model split into 2 files"), HasSubstr("open m-00001-of-00002.gguf")));
