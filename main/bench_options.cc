@@ -72,7 +72,8 @@ std::vector<int64_t> expand(const std::string& flag, const std::vector<std::stri
   return values;
 }
 
-std::vector<KvFormat> expand_formats(const std::string& flag, const std::vector<std::string>& given) {
+std::vector<KvFormat> expand_formats(const std::string& flag, const std::vector<std::string>& given,
+                                     KvFormat by_default) {
   std::vector<KvFormat> formats;
   for (const std::string& text : given) {
     for (const std::string& part : split(text, ',')) {
@@ -81,7 +82,7 @@ std::vector<KvFormat> expand_formats(const std::string& flag, const std::vector<
       formats.push_back(*format);
     }
   }
-  if (formats.empty()) formats.push_back(KvFormat::kF16);
+  if (formats.empty()) formats.push_back(by_default);
   return formats;
 }
 
@@ -118,7 +119,9 @@ std::vector<BenchSetup> BenchOptions::setups() const {
   if (paths.empty()) paths.emplace_back();
   const auto batches = expand("-b", batch, 1, {2048}), ubatches = expand("-ub", ubatch, 1, {512});
   const auto thread_counts = expand("-t", threads, 1, {0});
-  const auto k_formats = expand_formats("-ctk", k_format), v_formats = expand_formats("-ctv", v_format);
+  const KvFormat by_default = precise ? KvFormat::kF32 : KvFormat::kF16;
+  const auto k_formats = expand_formats("-ctk", k_format, by_default);
+  const auto v_formats = expand_formats("-ctv", v_format, by_default);
   std::vector<BenchSetup> all;
   for (const std::string& path : paths)
     for (int64_t n_batch : batches)

@@ -160,7 +160,6 @@ int cmd_bench(const std::vector<std::string>& args) {
     config.n_threads = setup.n_threads;
     config.kv.k_format = setup.k_format;
     config.kv.v_format = setup.v_format;
-    config.kv.formats_given = !options.k_format.empty() || !options.v_format.empty();
     config.precise = options.precise;
     for (const BenchTest& test : tests) config.n_ctx = std::max(config.n_ctx, test.n_ctx());
     const std::unique_ptr<Engine> engine = Engine::load(config);
