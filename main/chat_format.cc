@@ -5,6 +5,7 @@
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/console.h"
+#include "main/json_value.h"
 #include "main/reasoning.h"
 
 namespace loci::cli {
@@ -60,7 +61,7 @@ PromptTokens ChatFormat::prompt(const std::vector<ChatMessage>& messages, std::o
   }
   ChatTemplateInputs inputs;
   inputs.messages = messages;
-  inputs.kwargs_json = kwargs_json_;
+  inputs.kwargs = to_variables(kwargs_json_, "--chat-template-kwargs");
   inputs.bos_token = text_or_empty(tokenizer, tokenizer.special().bos);
   inputs.eos_token = text_or_empty(tokenizer, tokenizer.special().eos);
   inputs.enable_thinking = thinking;
