@@ -21,10 +21,18 @@ KvFormat cache_type(const std::string& flag, const std::string& type) {
        gguf::printable(type), "'");
 }
 
+// "1000000", "0.25".
+std::string number_shown(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", value);
+  return text;
+}
+
 // "30", "[4, 4, 2]", "a name": a JSON value for people; "?" when it is not known. Long lists are cut.
 std::string shown(const ordered_json& value) {
   if (value.is_null()) return "?";
   if (value.is_string()) return gguf::printable(value.get<std::string>());
+  if (value.is_number_float()) return number_shown(value.get<double>());
   if (!value.is_array()) return value.dump();
   std::string text;
   for (size_t i = 0; i < value.size() && i < 8; ++i) text += (i > 0 ? ", " : "") + shown(value[i]);
@@ -57,6 +65,20 @@ class Page {
     std::string padded = label;
     padded.resize(15, ' ');
     out_ << "  " << padded << str(std::forward<Parts>(parts)...) << '\n';
+  }
+  // Items on as many lines as they need.
+  void list(const std::string& label, const std::vector<std::string>& items) {
+    constexpr size_t kColumns = 96;
+    std::string text;
+    bool first = true;
+    for (size_t i = 0; i < items.size(); ++i) {
+      text += items[i] + (i + 1 < items.size() ? ", " : "");
+      if (i + 1 < items.size() && text.size() + items[i + 1].size() < kColumns) continue;
+      line(first ? label : "", text);
+      text.clear();
+      first = false;
+    }
+    if (items.empty()) line(label, "none");
   }
   template <typename... Parts>
   void title(Parts&&... parts) {
@@ -111,11 +133,11 @@ void print_tokenizer(const ordered_json& report, Page& page) {
             shown(tokenizer, "tokens"), " tokens",
             tokenizer.contains("merges") ? str(", ", shown(tokenizer, "merges"), " merges") : std::string());
   if (tokenizer.contains("special")) {
-    std::string special;
+    std::vector<std::string> special;
     for (const auto& [name, token] : tokenizer["special"].items()) {
-      special += str(special.empty() ? "" : ", ", name, " ", shown(token, "id"), " '", shown(token, "text"), "'");
+      special.push_back(str(name, " ", shown(token, "id"), " '", shown(token, "text"), "'"));
     }
-    page.line("special", special.empty() ? "none" : special);
+    page.list("special", special);
     page.line("", "BOS ", tokenizer["add_bos"].get<bool>() ? "added" : "not added", ", EOS ",
               tokenizer["add_eos"].get<bool>() ? "added" : "not added", ", generation ends at ",
               shown(tokenizer, "end_of_generation"));

@@ -111,7 +111,7 @@ TEST(ParseRefuses, OtherFiles) {
   EXPECT_THAT(error_of(""), HasSubstr("not a GGUF file"));
   EXPECT_THAT(error_of("GGU"), HasSubstr("not a GGUF file"));
   EXPECT_THAT(error_of("\x1b[2J"), HasSubstr("found '\\x1b[2J'"));
-  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:0"), HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(error_of("version https://git-lfs\noid sha256:0"), HasSubstr("Git LFS pointer"));
   EXPECT_THAT(error_of("<!DOCTYPE html>"), HasSubstr("HTML"));
   EXPECT_THAT(error_of("tjgg\3\0\0\0"), HasSubstr("older than GGUF"));
 }
