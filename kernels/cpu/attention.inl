@@ -13,19 +13,23 @@ constexpr bool kWideFile = VecF::kLanes >= 16;  // 32 vector registers instead o
 // Rows per block, the most that the loops below keep in registers.
 constexpr int kAttentionRows = kWideFile ? 8 : VecF::kLanes > 1 ? 6 : 1;
 
+// From this many row blocks on, a split's codes are converted to f32 once, instead of in every block.
+constexpr int kExpandBlocks = VecF::kLanes == 8 ? 8 : 3;
+
 // Tiles per pass of the score loop and vectors of channels per pass of the value loop, for R rows: as many
-// accumulators as fit beside the operands.
-template <int R>
+// accumulators as fit beside the operands, chosen by measurement (attention_bench).
+template <typename Format, int R>
 struct Blocking {
   static constexpr int score_tiles() {
-    if (kWideFile) return R <= 2 ? 8 : R <= 6 ? 4 : 3;
     if (VecF::kLanes == 1) return 1;
-    return R == 1 ? 4 : R <= 3 ? 2 : 1;
+    if (!kWideFile) return R == 1 ? 4 : R <= 3 ? 2 : 1;
+    if (R == 8 && Format::kFormat == KvFormat::kF32) return 2;
+    return R <= 2 ? 8 : R <= 6 ? 4 : 3;
   }
   static constexpr int value_vecs() {
-    if (kWideFile) return R == 1 ? 8 : R <= 7 ? 4 : 2;
     if (VecF::kLanes == 1) return 4;
-    return R == 1 ? 8 : R == 2 ? 4 : R == 3 ? 3 : 2;
+    if (!kWideFile) return R == 1 ? 8 : R == 2 ? 4 : 2;
+    return R == 1 ? 8 : R <= 7 ? 4 : 2;
   }
 };
 
@@ -147,7 +151,7 @@ void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange ke
     const int begin = keys.begin > tile * kTile ? keys.begin - tile * kTile : 0;
     const int end = keys.end - tile * kTile < kTile ? keys.end - tile * kTile : kTile;
     const std::byte* v_tile = v_tiles[tile];
-    const std::byte* fetched = tile < next.n_tiles ? next.tiles[tile] : v_tile;
+    const std::byte* fetched = tile < next.n_tiles && next.tiles[tile] != nullptr ? next.tiles[tile] : v_tile;
     const float* weights = p + tile * kTile;
     for (int t = begin; t < end; ++t) {
       const Code* v = reinterpret_cast<const Code*>(v_tile) + t * head_dim + channel;
@@ -180,12 +184,17 @@ void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange ke
 template <typename Format, int R>
 void value_rows(const std::byte* const* v_tiles, const float* p, KeyRange keys, int head_dim, float* acc,
                 int acc_stride, NextTiles next) noexcept {
-  constexpr int kVecs = Blocking<R>::value_vecs();
+  constexpr int kVecs = Blocking<Format, R>::value_vecs();
   constexpr int kLanes = VecF::kLanes;
   if (keys.empty()) return;
   int channel = 0;
   for (; channel + kVecs * kLanes <= head_dim; channel += kVecs * kLanes) {
     value_channels<Format, R, kVecs>(v_tiles, p, keys, head_dim, channel, acc, acc_stride, next);
+  }
+  if constexpr (kVecs > 4) {
+    for (; channel + 4 * kLanes <= head_dim; channel += 4 * kLanes) {
+      value_channels<Format, R, 4>(v_tiles, p, keys, head_dim, channel, acc, acc_stride, next);
+    }
   }
   if constexpr (kVecs > 2) {
     for (; channel + 2 * kLanes <= head_dim; channel += 2 * kLanes) {
@@ -271,7 +280,7 @@ LOCI_HD BlockTiles block_tiles(const KeyRange* keys, int n_rows) {
 
 template <typename KFormat, int R>
 void score_block(const AttendSplit& args, const float* q, BlockTiles tiles, int v_code_bytes, float* scores) noexcept {
-  constexpr int kTiles = Blocking<R>::score_tiles();
+  constexpr int kTiles = Blocking<KFormat, R>::score_tiles();
   int tile = tiles.begin;
   for (; tile + kTiles <= tiles.end; tile += kTiles) {
     score_tiles<KFormat, R, kTiles>(args.k_tiles + tile, args.v_tiles + tile, v_code_bytes, q, args.head_dim,
@@ -289,6 +298,12 @@ void score_block(const AttendSplit& args, const float* q, BlockTiles tiles, int 
   }
 }
 
+LOCI_HD int code_bytes(KvFormat format) {
+  int bytes = 0;
+  visit_kv_format(format, [&](auto tag) { bytes = sizeof(typename decltype(tag)::Code); });
+  return bytes;
+}
+
 // One block of R rows: scores, softmax, values, merge into the rows' states.
 template <int R>
 void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys, float* states,
@@ -298,9 +313,7 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
   const int stride = SoftmaxStateLayout::stride(args.head_dim);
   float* scores = args.scratch;              // [R][kSplitTokens]
   float* parts = scores + R * kSplitTokens;  // [R][stride]
-  int k_bytes = 0, v_bytes = 0;
-  visit_kv_format(args.k_format, [&](auto format) { k_bytes = sizeof(typename decltype(format)::Code); });
-  visit_kv_format(args.v_format, [&](auto format) { v_bytes = sizeof(typename decltype(format)::Code); });
+  const int v_bytes = code_bytes(args.v_format);
   visit_kv_format(args.k_format,
                   [&](auto format) { score_block<decltype(format), R>(args, q, tiles, v_bytes, scores); });
   for (int r = 0; r < R; ++r) {
@@ -311,7 +324,7 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
     part[SoftmaxStateLayout::kRowMax] =
         softmax_row(scores + r * kSplitTokens, keys[r], args.softcap, part + SoftmaxStateLayout::kRowSum);
   }
-  NextTiles next = {args.next_k_tiles, prefetch_next ? args.next_n_tiles : 0, k_bytes};
+  const NextTiles next = {args.next_k_tiles, prefetch_next ? args.next_n_tiles : 0, args.next_k_code_bytes};
   visit_kv_format(args.v_format, [&](auto format) {
     value_block<decltype(format), R>(args.v_tiles, scores, keys, args.head_dim, parts + SoftmaxStateLayout::kAcc,
                                      stride, next);
@@ -321,8 +334,26 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
   }
 }
 
-void attend_split(const AttendSplit& args) noexcept {
-  const RowBlocks blocks = attention_row_blocks(args.n_rows, kAttentionRows);
+// The tiles of a split as f32, in `out`, with pointers to them in `tiles`. Fetches the tiles of `next` meanwhile.
+template <typename Format>
+void expand_tiles(const std::byte* const* source, BlockTiles range, int head_dim, const std::byte* const* next,
+                  int next_code_bytes, float* out, const std::byte** tiles) noexcept {
+  const int n = kTile * head_dim;
+  for (int tile = range.begin; tile < range.end; ++tile) {
+    const auto* codes = reinterpret_cast<const typename Format::Code*>(source[tile]);
+    float* values = out + int64_t{tile} * n;
+    for (int i = 0; i < n; i += kTile) {
+      if (next != nullptr) prefetch(next[tile], int64_t{i} * next_code_bytes);
+      for (int v = 0; v < kTileVecs; ++v) {
+        load_codes<Format>(codes + i + v * VecF::kLanes).store(values + i + v * VecF::kLanes);
+      }
+    }
+    tiles[tile] = reinterpret_cast<const std::byte*>(values);
+  }
+}
+
+// All row blocks, one after the other.
+void attend_blocks(const AttendSplit& args, RowBlocks blocks) noexcept {
   const int stride = SoftmaxStateLayout::stride(args.head_dim);
   int row = 0;
   for (int block = 0; block < blocks.n_blocks; ++block) {
@@ -348,6 +379,29 @@ void attend_split(const AttendSplit& args) noexcept {
     }
     row += rows;
   }
+}
+
+// The kernel: all rows against the split, folded into their states.
+void attend_split(const AttendSplit& args) noexcept {
+  const RowBlocks blocks = attention_row_blocks(args.n_rows, kAttentionRows);
+  AttendSplit split = args;
+  split.next_k_code_bytes = code_bytes(args.k_format);
+  const std::byte* tiles[2][kSplitTokens / kTile];
+  if (args.expanded != nullptr && blocks.n_blocks >= kExpandBlocks) {
+    const BlockTiles range = block_tiles(args.keys, args.n_rows);
+    const auto expand = [&](KvFormat& format, const std::byte* const*& side, int index, const std::byte* const* next) {
+      if (format == KvFormat::kF32) return;
+      visit_kv_format(format, [&](auto tag) {
+        expand_tiles<decltype(tag)>(side, range, args.head_dim, next, code_bytes(args.v_format),
+                                    args.expanded + int64_t{index} * kSplitTokens * args.head_dim, tiles[index]);
+      });
+      format = KvFormat::kF32;
+      side = tiles[index];
+    };
+    expand(split.k_format, split.k_tiles, 0, args.v_tiles);
+    expand(split.v_format, split.v_tiles, 1, nullptr);
+  }
+  attend_blocks(split, blocks);
 }
 
 // Lays out `n_rows` query rows of a block as [head_dim][n_rows], scaled.

@@ -21,6 +21,7 @@ struct AttendSplit {
   int n_tiles = 0;
   const std::byte* const* next_k_tiles = nullptr;  // [next_n_tiles] what the caller will pass next: prefetched
   int next_n_tiles = 0;
+  int next_k_code_bytes = 0;  // set by the kernel
 
   int n_rows = 0;
   // Rows in blocks of attention_block_rows(n_rows, ...) rows, each block laid out [head_dim][rows of the block].
@@ -29,7 +30,8 @@ struct AttendSplit {
   const KeyRange* keys = nullptr;  // [n_rows] visible keys, counted from the start of the split; empty: {0, 0}
   float softcap = 0;               // > 0: the score is softcap * log2(e) * tanh(q.k)
   float* states = nullptr;         // [n_rows] SoftmaxStateLayout
-  float* scratch = nullptr;        // [attend_scratch_floats(head_dim)], 64-byte aligned
+  float* scratch = nullptr;        // [rows of a block][kSplitTokens + SoftmaxStateLayout::stride]
+  float* expanded = nullptr;       // [2][kSplitTokens, head_dim] to convert K and V once for many rows, or nullptr
 };
 
 // Rows are cut into the fewest blocks of at most max_rows, as equal as possible: sizes n / n_blocks, rounded up for

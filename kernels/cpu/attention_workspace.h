@@ -10,11 +10,12 @@
 namespace loci::cpu {
 
 struct alignas(128) AttentionThread {
-  ScratchBuffer q_buffer, states_buffer, scratch_buffer, stored_buffer;
-  float* q = nullptr;        // [chunk rows, head_dim] in row blocks, see AttendSplit::q
-  float* states = nullptr;   // [chunk rows] SoftmaxStateLayout
-  float* scratch = nullptr;  // AttendSplit::scratch
-  float* stored = nullptr;   // [stored_splits][chunk rows] SoftmaxStateLayout
+  ScratchBuffer q_buffer, states_buffer, scratch_buffer, expanded_buffer, stored_buffer;
+  float* q = nullptr;         // [chunk rows, head_dim] in row blocks, see AttendSplit::q
+  float* states = nullptr;    // [chunk rows] SoftmaxStateLayout
+  float* scratch = nullptr;   // AttendSplit::scratch
+  float* expanded = nullptr;  // AttendSplit::expanded
+  float* stored = nullptr;    // [stored_splits][chunk rows] SoftmaxStateLayout
   int stored_splits = 0;
   std::vector<KeyRange> row_keys;    // [chunk rows] keys that the row sees
   std::vector<KeyRange> split_keys;  // [chunk rows] the same within the split in progress

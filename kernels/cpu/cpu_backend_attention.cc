@@ -166,6 +166,7 @@ class AttentionWorker {
     unit.softcap = args_.softcap;
     unit.states = states;
     unit.scratch = workspace_.scratch;
+    unit.expanded = workspace_.expanded;
     kernels_.attend_split(unit);
   }
 
@@ -207,6 +208,8 @@ void reserve(AttentionWorkspace& workspace, int n_threads, int group, int head_d
     thread.q = floats(thread.q_buffer, chunk_rows * head_dim);
     thread.states = floats(thread.states_buffer, chunk_rows * stride);
     thread.scratch = floats(thread.scratch_buffer, block_rows * (kSplitTokens + stride));
+    // Up to this width the converted split still lies in L2.
+    thread.expanded = head_dim <= 256 ? floats(thread.expanded_buffer, int64_t{2} * kSplitTokens * head_dim) : nullptr;
     thread.row_keys.resize(chunk_rows);
     thread.split_keys.resize(chunk_rows);
     if (!begins_inside(plan, i)) continue;

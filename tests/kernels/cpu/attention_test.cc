@@ -111,8 +111,8 @@ TEST(Attention, HugeScoresStayFinite) {
   harness.store(0, 0, 300);
   harness.attend({{0, 0, 300}});
   const std::vector<double> truth = textbook<double>(shape, sequences[0], 0, 300);
-  const double plain = worst_row_error(textbook<float>(shape, sequences[0], 0, 300), truth, 64);
-  EXPECT_LE(worst_row_error(harness.out(0), truth, 64), 2 * plain);
+  // Scores reach 4e4, where one unit in the last place of f32 is 4e-3: a weight may be off by that much.
+  EXPECT_LE(worst_row_error(harness.out(0), truth, 64), 1e-2);
 }
 
 // Decode at the lengths around every boundary of tile, subtile and split; every other slot holds NaN.
@@ -164,17 +164,27 @@ struct BitCase {
 
 std::vector<BitCase> bit_cases() {
   std::vector<BitCase> cases;
-  for (const int head_dim : {64, 128, 256}) {
-    for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16}) {
-      cases.push_back(
-          {{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .k_format = format, .v_format = format}, {270, 40}});
-    }
+  const auto add = [&](int n_heads, int n_kv_heads, int head_dim, std::vector<int> lengths) -> AttentionShape& {
+    BitCase& added = cases.emplace_back();
+    added.shape.n_heads = n_heads;
+    added.shape.n_kv_heads = n_kv_heads;
+    added.shape.head_dim = head_dim;
+    added.lengths = std::move(lengths);
+    return added.shape;
+  };
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16}) {
+    const auto set = [&](AttentionShape& shape) { shape.k_format = shape.v_format = format; };
+    set(add(6, 2, 64, {270, 40}));
+    set(add(2, 1, 128, {270}));
+    set(add(1, 1, 256, {270}));
   }
-  cases.push_back({{.n_heads = 7, .n_kv_heads = 1, .head_dim = 64}, {530}});
-  cases.push_back({{.n_heads = 9, .n_kv_heads = 1, .head_dim = 80}, {270}});
-  cases.push_back({{.n_heads = 4, .n_kv_heads = 1, .head_dim = 64, .window = 100}, {530}});
-  cases.push_back({{.n_heads = 4, .n_kv_heads = 1, .head_dim = 64, .window = 5}, {70}});
-  cases.push_back({{.n_heads = 2, .n_kv_heads = 2, .head_dim = 64, .softcap = 20, .sinks = {0.5f, -1}}, {270}});
+  add(7, 1, 64, {280});
+  add(9, 1, 80, {260});
+  add(4, 1, 64, {530}).window = 100;
+  add(4, 1, 64, {70}).window = 5;
+  AttentionShape& capped = add(2, 2, 64, {270});
+  capped.softcap = 20;
+  capped.sinks = {0.5f, -1};
   return cases;
 }
 

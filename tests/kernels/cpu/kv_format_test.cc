@@ -37,7 +37,9 @@ void expect_nearest(float value) {
     if (!std::isfinite(neighbour) || std::signbit(neighbour) != std::signbit(stored)) continue;
     const double here = std::abs(double(value) - stored), there = std::abs(double(value) - neighbour);
     ASSERT_LE(here, there) << value;
-    if (here == there) ASSERT_EQ(code & 1, 0) << value << ": ties go to the even code";
+    if (here == there) {
+      ASSERT_EQ(code & 1, 0) << value << ": ties go to the even code";
+    }
   }
 }
 
