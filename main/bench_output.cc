@@ -36,6 +36,9 @@ std::string fixed(double value, int digits) {
 
 std::string model_type(const ModelInfo& model) { return model.architecture + " " + model.quantization; }
 
+// "CPU avx512vnni" of "CPU avx512vnni, 2 threads": the threads have a column of their own.
+std::string backend(const ModelInfo& model) { return model.backend.substr(0, model.backend.find(',')); }
+
 std::string cpu_name() { return list_devices().front().name; }
 
 // The row as ordered key and value; the keys are llama-bench's. Fields of devices that this build does not have
@@ -46,7 +49,7 @@ nlohmann::ordered_json fields(const BenchRow& row) {
   out["build_number"] = 0;
   out["cpu_info"] = cpu_name();
   out["gpu_info"] = "";
-  out["backends"] = row.model.backend;
+  out["backends"] = backend(row.model);
   out["model_filename"] = row.setup.model_path;
   out["model_type"] = model_type(row.model);
   out["model_size"] = row.model.file_bytes;
@@ -132,7 +135,8 @@ class CsvPrinter : public BenchPrinter {
   explicit CsvPrinter(std::FILE* out) : out_(out) {}
   void row(const BenchRow& row) override {
     std::string names, values;
-    for (const auto& [key, value] : fields(row).items()) {
+    const nlohmann::ordered_json all = fields(row);
+    for (const auto& [key, value] : all.items()) {
       names += (names.empty() ? "" : ",") + key;
       values += (values.empty() ? "" : ",") + quoted(plain(value), '"');
     }
@@ -151,7 +155,8 @@ class SqlPrinter : public BenchPrinter {
   explicit SqlPrinter(std::FILE* out) : out_(out) {}
   void row(const BenchRow& row) override {
     std::string columns, names, values;
-    for (const auto& [key, value] : fields(row).items()) {
+    const nlohmann::ordered_json all = fields(row);
+    for (const auto& [key, value] : all.items()) {
       const char* type = value.is_number_float() ? "REAL" : value.is_string() ? "TEXT" : "INTEGER";
       columns += (columns.empty() ? "  " : ",\n  ") + key + " " + type;
       names += (names.empty() ? "" : ", ") + key;
@@ -180,7 +185,7 @@ class MarkdownPrinter : public BenchPrinter {
       k_formats.insert(setup.k_format);
       v_formats.insert(setup.v_format);
     }
-    columns_ = {{"model", 34}, {"size", 10}, {"params", 10}, {"backend", 18}, {"threads", 7}};
+    columns_ = {{"model", 34}, {"size", 10}, {"params", 10}, {"backend", 14}, {"threads", 7}};
     if (batches.size() > 1) columns_.push_back({"n_batch", 7});
     if (ubatches.size() > 1) columns_.push_back({"n_ubatch", 8});
     if (k_formats.size() > 1) columns_.push_back({"type_k", 6});
@@ -228,7 +233,7 @@ class MarkdownPrinter : public BenchPrinter {
     if (column == "size")
       return n_bytes >= kGiB ? fixed(n_bytes / kGiB, 2) + " GiB" : fixed(n_bytes / kMiB, 2) + " MiB";
     if (column == "params") return n_params >= 1e9 ? fixed(n_params / 1e9, 2) + " B" : fixed(n_params / 1e6, 2) + " M";
-    if (column == "backend") return row.model.backend;
+    if (column == "backend") return backend(row.model);
     if (column == "threads") return std::to_string(row.setup.n_threads);
     if (column == "n_batch") return std::to_string(row.setup.n_batch);
     if (column == "n_ubatch") return std::to_string(row.setup.n_ubatch);

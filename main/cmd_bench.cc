@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "kernels/cpu/cpu_count.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/bench_options.h"
@@ -163,7 +164,7 @@ int cmd_bench(const std::vector<std::string>& args) {
     config.precise = options.precise;
     for (const BenchTest& test : tests) config.n_ctx = std::max(config.n_ctx, test.n_ctx());
     const std::unique_ptr<Engine> engine = Engine::load(config);
-    setup.n_threads = engine->config().n_threads;
+    if (setup.n_threads == 0) setup.n_threads = cpu::default_thread_count();
     setup.k_format = engine->config().kv.k_format;
     setup.v_format = engine->config().kv.v_format;
     Bench bench(*engine);
