@@ -208,7 +208,7 @@ Value filter_tojson(Runtime& runtime, Args& args) {
   style.sort_keys = bound.boolean(4, false);
   if (bound.given(2)) {
     style.multiline = true;
-    style.item_separator = ",";
+    style.item_separator.resize(1);  // "," without the blank
     if (bound[2].is_string()) {
       style.indent = std::string(bound[2].view());
     } else {

@@ -432,7 +432,7 @@ class Parser {
 
   std::string dotted_name() {
     std::string name = expect_identifier();
-    while (skip_op(".")) name += "." + expect_identifier();
+    while (skip_op(".")) name.append(1, '.').append(expect_identifier());
     return name;
   }
 

@@ -63,138 +63,107 @@ std::string pad(int value, int width, char fill, char flag) {
   return digits;
 }
 
+// What one directive stands for.
+std::string directive_text(char directive, char flag, const Moment& m, const std::string& now) {
+  const int hour12 = m.hour % 12 == 0 ? 12 : m.hour % 12;
+  switch (directive) {
+    case 'Y':
+      return std::to_string(m.year);
+    case 'C':
+      return pad(m.year / 100, 2, '0', flag);
+    case 'y':
+      return pad(m.year % 100, 2, '0', flag);
+    case 'm':
+      return pad(m.month, 2, '0', flag);
+    case 'd':
+      return pad(m.day, 2, '0', flag);
+    case 'e':
+      return pad(m.day, 2, ' ', flag);
+    case 'H':
+      return pad(m.hour, 2, '0', flag);
+    case 'k':
+      return pad(m.hour, 2, ' ', flag);
+    case 'I':
+      return pad(hour12, 2, '0', flag);
+    case 'l':
+      return pad(hour12, 2, ' ', flag);
+    case 'M':
+      return pad(m.minute, 2, '0', flag);
+    case 'S':
+      return pad(m.second, 2, '0', flag);
+    case 'f':
+      return "000000";
+    case 'j':
+      return pad(m.year_day + 1, 3, '0', flag);
+    case 'p':
+      return m.hour < 12 ? "AM" : "PM";
+    case 'P':
+      return m.hour < 12 ? "am" : "pm";
+    case 'A':
+      return kDays[m.weekday];
+    case 'a':
+      return std::string(kDays[m.weekday]).substr(0, 3);
+    case 'B':
+      return kMonths[m.month - 1];
+    case 'b':
+    case 'h':
+      return std::string(kMonths[m.month - 1]).substr(0, 3);
+    case 'u':
+      return std::to_string(m.weekday == 0 ? 7 : m.weekday);
+    case 'w':
+      return std::to_string(m.weekday);
+    case 'U':
+      return pad((m.year_day + 7 - m.weekday) / 7, 2, '0', flag);
+    case 'W':
+      return pad((m.year_day + 7 - (m.weekday + 6) % 7) / 7, 2, '0', flag);
+    case 'G':
+      return std::to_string(iso_week(m).first);
+    case 'V':
+      return pad(iso_week(m).second, 2, '0', flag);
+    case 'D':
+    case 'x':
+      return format_time("%m/%d/%y", now);
+    case 'F':
+      return format_time("%Y-%m-%d", now);
+    case 'T':
+    case 'X':
+      return format_time("%H:%M:%S", now);
+    case 'R':
+      return format_time("%H:%M", now);
+    case 'r':
+      return format_time("%I:%M:%S %p", now);
+    case 'c':
+      return format_time("%a %b %e %H:%M:%S %Y", now);
+    case 'n':
+      return "\n";
+    case 't':
+      return "\t";
+    case '%':
+      return "%";
+    case 'Z':
+    case 'z':
+      return "";  // a time without a zone
+    default:
+      return std::string("%") + directive;
+  }
+}
+
 }  // namespace
 
 std::string format_time(std::string_view format, const std::string& now) {
   const Moment m = parse(now);
-  const int hour12 = m.hour % 12 == 0 ? 12 : m.hour % 12;
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       out += format[i];
       continue;
     }
-    const size_t begin = i++;
+    ++i;
     char flag = '\0';
-    while (i + 1 < format.size() && std::string_view("-_0^#").find(format[i]) != std::string_view::npos)
+    while (i + 1 < format.size() && std::string_view("-_0^#").find(format[i]) != std::string_view::npos) {
       flag = format[i++];
-    std::string part;
-    switch (format[i]) {
-      case 'Y':
-        part = std::to_string(m.year);
-        break;
-      case 'C':
-        part = pad(m.year / 100, 2, '0', flag);
-        break;
-      case 'y':
-        part = pad(m.year % 100, 2, '0', flag);
-        break;
-      case 'm':
-        part = pad(m.month, 2, '0', flag);
-        break;
-      case 'd':
-        part = pad(m.day, 2, '0', flag);
-        break;
-      case 'e':
-        part = pad(m.day, 2, ' ', flag);
-        break;
-      case 'H':
-        part = pad(m.hour, 2, '0', flag);
-        break;
-      case 'k':
-        part = pad(m.hour, 2, ' ', flag);
-        break;
-      case 'I':
-        part = pad(hour12, 2, '0', flag);
-        break;
-      case 'l':
-        part = pad(hour12, 2, ' ', flag);
-        break;
-      case 'M':
-        part = pad(m.minute, 2, '0', flag);
-        break;
-      case 'S':
-        part = pad(m.second, 2, '0', flag);
-        break;
-      case 'f':
-        part = "000000";
-        break;
-      case 'j':
-        part = pad(m.year_day + 1, 3, '0', flag);
-        break;
-      case 'p':
-        part = m.hour < 12 ? "AM" : "PM";
-        break;
-      case 'P':
-        part = m.hour < 12 ? "am" : "pm";
-        break;
-      case 'A':
-        part = kDays[m.weekday];
-        break;
-      case 'a':
-        part = std::string(kDays[m.weekday]).substr(0, 3);
-        break;
-      case 'B':
-        part = kMonths[m.month - 1];
-        break;
-      case 'b':
-      case 'h':
-        part = std::string(kMonths[m.month - 1]).substr(0, 3);
-        break;
-      case 'u':
-        part = std::to_string(m.weekday == 0 ? 7 : m.weekday);
-        break;
-      case 'w':
-        part = std::to_string(m.weekday);
-        break;
-      case 'U':
-        part = pad((m.year_day + 7 - m.weekday) / 7, 2, '0', flag);
-        break;
-      case 'W':
-        part = pad((m.year_day + 7 - (m.weekday + 6) % 7) / 7, 2, '0', flag);
-        break;
-      case 'G':
-        part = std::to_string(iso_week(m).first);
-        break;
-      case 'V':
-        part = pad(iso_week(m).second, 2, '0', flag);
-        break;
-      case 'D':
-      case 'x':
-        part = format_time("%m/%d/%y", now);
-        break;
-      case 'F':
-        part = format_time("%Y-%m-%d", now);
-        break;
-      case 'T':
-      case 'X':
-        part = format_time("%H:%M:%S", now);
-        break;
-      case 'R':
-        part = format_time("%H:%M", now);
-        break;
-      case 'r':
-        part = format_time("%I:%M:%S %p", now);
-        break;
-      case 'c':
-        part = format_time("%a %b %e %H:%M:%S %Y", now);
-        break;
-      case 'n':
-        part = "\n";
-        break;
-      case 't':
-        part = "\t";
-        break;
-      case '%':
-        part = "%";
-        break;
-      case 'Z':
-      case 'z':
-        break;  // a time without a zone
-      default:
-        part = std::string(format.substr(begin, i - begin + 1));
-        break;
     }
+    std::string part = directive_text(format[i], flag, m, now);
     if (flag == '^') {
       for (char& c : part) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
     }
