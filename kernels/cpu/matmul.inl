@@ -6,17 +6,29 @@ constexpr int groups_per_widening(int bits) { return bits <= 4 ? 8 : bits == 5 ?
 
 constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
 
+// Fields of a tile; one at a time and from memory, so that each becomes a broadcasting load.
+LOCI_HD int32_t load_i32(const uint8_t* p) {
+  int32_t value;
+  __builtin_memcpy(&value, p, sizeof(value));
+  return value;
+}
+LOCI_HD float load_f32(const uint8_t* p) {
+  float value;
+  __builtin_memcpy(&value, p, sizeof(value));
+  return value;
+}
+
 // How far codes are moved up so that their offset becomes 128 (wide dots only).
 template <class Q>
 constexpr int kCodeShift = LOCI_WIDE_DOT&& Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;
 
 // out[j] = sum over groups kFirst .. kFirst + kCount - 1 of (code - offset) * q, times 2^kCodeShift, for kN tokens.
 //   q   [kN][32] codes of the tokens
-//   n   [kN]     -128 * sum of the codes in these groups
+//   n   [kN]     -128 * sum of the codes in these groups, int32
 template <class Q, int kFirst, int kCount, int kN>
-LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI out[kN]) {
+LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const uint8_t* n, VecI out[kN]) {
 #if LOCI_WIDE_DOT
-  for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(n[j]) : VecI::zero();
+  for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(load_i32(n + 4 * j)) : VecI::zero();
 #pragma GCC unroll 8
   for (int g = kFirst; g < kFirst + kCount; ++g) {
 #pragma GCC unroll 4
@@ -43,7 +55,7 @@ LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const int32_t* n, VecI
         }
         sum = sum + widen(pairs);
       }
-      if constexpr (Q::kOffset != 0) sum = sum + sra<7 - log2_of(Q::kOffset)>(VecI::splat(n[j]));
+      if constexpr (Q::kOffset != 0) sum = sum + sra<7 - log2_of(Q::kOffset)>(VecI::splat(load_i32(n + 4 * j)));
     }
     out[j] = sum;
   }
@@ -55,24 +67,17 @@ template <class Q, int kN>
 LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minimum[2], const uint8_t* block,
                           int tile_tokens, int t, VecF* acc) {
   const int8_t* q = reinterpret_cast<const int8_t*>(block) + kBlock * t;
-  const uint8_t* fields = block + kBlock * tile_tokens + 4 * t;
+  const uint8_t* d = block + kBlock * tile_tokens + 4 * t;
   const int field = 4 * tile_tokens;
-  float d[kN], s[kN];
-  int32_t n[kN], n0[kN], n1[kN];
-  __builtin_memcpy(d, fields, sizeof(d));
-  if constexpr (Q::kHasMin && !Q::kHalves) __builtin_memcpy(s, fields + field, sizeof(s));
-  if constexpr (!Q::kHalves) __builtin_memcpy(n, fields + 2 * field, sizeof(n));
-  if constexpr (Q::kHalves) {
-    __builtin_memcpy(n0, fields + 3 * field, sizeof(n0));
-    __builtin_memcpy(n1, fields + 4 * field, sizeof(n1));
-  }
+  const uint8_t* n0 = d + 3 * field;
+  const uint8_t* n1 = d + 4 * field;
   if constexpr (!Q::kHalves) {
     VecI i[kN];
-    dot_groups<Q, 0, 8, kN>(w, q, n, i);
+    dot_groups<Q, 0, 8, kN>(w, q, d + 2 * field, i);
 #pragma GCC unroll 4
     for (int j = 0; j < kN; ++j) {
-      acc[j] = fma(to_float(i[j]), scale[0] * VecF::splat(d[j]), acc[j]);
-      if constexpr (Q::kHasMin) acc[j] = fma(minimum[0], VecF::splat(s[j]), acc[j]);
+      acc[j] = fma(to_float(i[j]), scale[0] * VecF::splat(load_f32(d + 4 * j)), acc[j]);
+      if constexpr (Q::kHasMin) acc[j] = fma(minimum[0], VecF::splat(load_f32(d + field + 4 * j)), acc[j]);
     }
   } else {
     VecI i0[kN], i1[kN];
@@ -82,12 +87,12 @@ LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minim
     for (int j = 0; j < kN; ++j) {
       VecF sum = to_float(i0[j]) * scale[0];
       sum = fma(to_float(i1[j]), scale[1], sum);
-      acc[j] = fma(sum, VecF::splat(d[j]), acc[j]);
+      acc[j] = fma(sum, VecF::splat(load_f32(d + 4 * j)), acc[j]);
       if constexpr (Q::kHasMin) {
         // n is -128 times the sum of codes; the power of two changes no bit.
-        const float scaled = d[j] * -0x1p-7f;
-        acc[j] = fma(minimum[0], VecF::splat(scaled * static_cast<float>(n0[j])), acc[j]);
-        acc[j] = fma(minimum[1], VecF::splat(scaled * static_cast<float>(n1[j])), acc[j]);
+        const float scaled = load_f32(d + 4 * j) * -0x1p-7f;
+        acc[j] = fma(minimum[0], VecF::splat(scaled * static_cast<float>(load_i32(n0 + 4 * j))), acc[j]);
+        acc[j] = fma(minimum[1], VecF::splat(scaled * static_cast<float>(load_i32(n1 + 4 * j))), acc[j]);
       }
     }
   }
@@ -98,7 +103,8 @@ template <class Q, int kTokens>
 void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0, int r0,
                 float* out) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;  // one pass per tile: a constant
-  constexpr int kStep = kTokens >= 2 ? 2 : 1;
+  constexpr int kWanted = VecF::kLanes == 16 ? (Q::kHalves ? 2 : 4) : 2;
+  constexpr int kStep = kTokens >= kWanted ? kWanted : kTokens;
   VecF acc[kTokens];
   for (int t = 0; t < kTokens; ++t) acc[t] = VecF::zero();
   const int block_bytes = kTileBytes * tile_tokens;
@@ -124,8 +130,9 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
       for (int t = 0; t + kStep <= kTokens; t += kStep) {
         block_tokens<Q, kStep>(w, scale, minimum, tile, tile_tokens, t0 + t, acc + t);
       }
-      if constexpr (kTokens % kStep != 0) {
-        block_tokens<Q, 1>(w, scale, minimum, tile, tile_tokens, t0 + kTokens - 1, acc + kTokens - 1);
+      constexpr int kRest = kTokens % kStep;
+      if constexpr (kRest != 0) {
+        block_tokens<Q, kRest>(w, scale, minimum, tile, tile_tokens, t0 + kTokens - kRest, acc + kTokens - kRest);
       }
     }
   }
