@@ -77,6 +77,10 @@ class Backend {
   // Threads used by calls with one row per sequence (decode) and with more (prefill).
   virtual void set_threads(int n_threads, int n_threads_batch) = 0;
 
+  // While on, matrix products keep f32 activations whatever the configuration says: for the few rows whose rounding
+  // reaches all later ones. A device without activation quantization has nothing to do.
+  virtual void force_precise(bool on) { (void)on; }
+
   // Converts a matrix to the device's layout. The source may be released afterwards unless reads_source().
   // Throws Error(kUnsupported) naming the tensor when its type cannot be computed with.
   virtual std::unique_ptr<PackedWeight> prepare(const TensorView& weight) = 0;

@@ -33,12 +33,17 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
   const RopeAngles& angles = plan.angles[static_cast<size_t>(layer.rope)];
   backend.rms_norm(a.x, a.dim_stride, weights.attn_norm.data(), arch.norm_eps, n_rows, 1, arch.dim, a.normed,
                    a.dim_stride);
-  const MatmulOut qkv[] = {
-      {.weight = weights.q.get(), .bias = or_null(weights.q_bias), .out = a.q, .out_stride = a.q_stride},
-      {.weight = weights.k.get(), .bias = or_null(weights.k_bias), .out = a.k, .out_stride = a.kv_stride},
-      {.weight = weights.v.get(), .bias = or_null(weights.v_bias), .out = a.v, .out_stride = a.kv_stride},
-  };
-  backend.matmul(qkv, a.normed, a.dim_stride, n_rows);
+  for_each_run(plan, 0, n_rows, backend, [&](int64_t row, int64_t count) {
+    float* q = a.q + row * a.q_stride;
+    float* k = a.k + row * a.kv_stride;
+    float* v = a.v + row * a.kv_stride;
+    const MatmulOut qkv[] = {
+        {.weight = weights.q.get(), .bias = or_null(weights.q_bias), .out = q, .out_stride = a.q_stride},
+        {.weight = weights.k.get(), .bias = or_null(weights.k_bias), .out = k, .out_stride = a.kv_stride},
+        {.weight = weights.v.get(), .bias = or_null(weights.v_bias), .out = v, .out_stride = a.kv_stride},
+    };
+    backend.matmul(qkv, a.normed + row * a.dim_stride, a.dim_stride, count);
+  });
   if (!weights.q_norm.empty()) {
     backend.rms_norm(a.q, a.q_stride, weights.q_norm.data(), arch.norm_eps, n_rows, layer.n_heads, layer.head_dim, a.q,
                      a.q_stride);
@@ -74,12 +79,14 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
   const bool post_norm = !weights.post_attn_norm.empty();
   float* x = a.x + first_row * a.dim_stride;
   float* normed = a.normed + first_row * a.dim_stride;
-  const MatmulOut output{.weight = weights.o.get(),
-                         .bias = or_null(weights.o_bias),
-                         .out = post_norm ? normed : x,
-                         .out_stride = a.dim_stride,
-                         .accumulate = !post_norm};
-  backend.matmul(std::span(&output, 1), args.out, a.q_stride, n_rows - first_row);
+  for_each_run(plan, first_row, n_rows, backend, [&](int64_t row, int64_t count) {
+    const MatmulOut output{.weight = weights.o.get(),
+                           .bias = or_null(weights.o_bias),
+                           .out = (post_norm ? a.normed : a.x) + row * a.dim_stride,
+                           .out_stride = a.dim_stride,
+                           .accumulate = !post_norm};
+    backend.matmul(std::span(&output, 1), a.attn + row * a.q_stride, a.q_stride, count);
+  });
   if (!post_norm) return;
   backend.rms_norm(normed, a.dim_stride, weights.post_attn_norm.data(), arch.norm_eps, n_rows - first_row, 1, arch.dim,
                    normed, a.dim_stride);

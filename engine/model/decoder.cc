@@ -58,12 +58,16 @@ bool Decoder::forward(const Batch& batch, const std::atomic<bool>* abandon) {
     fill_rope_angles(arch_.ropes[i], scaled ? std::span<const float>(weights_.rope_freqs) : std::span<const float>(),
                      batch.positions, plan_.angles[i]);
   }
+  plan_.start_rows.clear();
+  for (int64_t row = 0; row < n_rows; ++row) {
+    if (batch.positions[static_cast<size_t>(row)] == 0) plan_.start_rows.push_back(row);
+  }
   backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
     if (abandon != nullptr && abandon->load(std::memory_order_relaxed)) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
     attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(i), plan_, first_row, a_, backend_);
-    if (first_row < n_rows) ffn_block(arch_, weights_.layers[i], first_row, n_rows, a_, backend_);
+    if (first_row < n_rows) ffn_block(arch_, weights_.layers[i], plan_, first_row, a_, backend_);
   }
   // The final norm packs the wanted rows together; runs of neighbours go in one call.
   const std::vector<int32_t>& rows = batch.logit_rows;

@@ -32,14 +32,33 @@ struct StepPlan {
   std::vector<RopeAngles> angles;  // per ArchSpec::ropes
   // Rows from here on are needed after the last layer has written its K/V.
   int64_t first_tail_row = 0;
+  // Rows at position 0, ascending. Every later token attends to the first one of its sequence, whose activations are
+  // outliers (attention sinks: Xiao et al. 2023, arXiv:2309.17453): 8-bit blocks would hurt it most, so its products
+  // keep f32 activations in every mode.
+  std::vector<int64_t> start_rows;
 };
+
+// Calls product(row, count) for the runs of [first_row, n_rows) that are computed alike.
+template <typename Product>
+void for_each_run(const StepPlan& plan, int64_t first_row, int64_t n_rows, Backend& backend, Product&& product) {
+  int64_t next = first_row;
+  for (const int64_t start : plan.start_rows) {
+    if (start < next) continue;
+    if (start > next) product(next, start - next);
+    backend.force_precise(true);
+    product(start, int64_t{1});
+    backend.force_precise(false);
+    next = start + 1;
+  }
+  if (n_rows > next) product(next, n_rows - next);
+}
 
 // Rows [first_row, n_rows) of a block's input and output: all, or in the last layer the tail.
 // x += attention(norm(x)); writes K/V of all rows.
 void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWeights& weights, const KvLayer& kv,
                      const StepPlan& plan, int64_t first_row, const Activations& a, Backend& backend);
 // x += ffn(norm(x))
-void ffn_block(const ArchSpec& arch, const LayerWeights& weights, int64_t first_row, int64_t n_rows,
+void ffn_block(const ArchSpec& arch, const LayerWeights& weights, const StepPlan& plan, int64_t first_row,
                const Activations& a, Backend& backend);
 
 class Decoder {

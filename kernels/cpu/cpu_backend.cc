@@ -21,7 +21,8 @@ int checked_threads(const char* what, int n_threads) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(const CpuBackendConfig& config) : kernels_(choose_kernels()), precise_(config.precise) {
+CpuBackend::CpuBackend(const CpuBackendConfig& config)
+    : kernels_(choose_kernels()), always_precise_(config.precise), precise_(config.precise) {
   set_threads(config.n_threads, config.n_threads_batch);
 }
 

@@ -25,6 +25,7 @@ class CpuBackend final : public Backend {
 
   std::string describe() const override;
   void set_threads(int n_threads, int n_threads_batch) override;
+  void force_precise(bool on) override { precise_ = always_precise_ || on; }
   std::unique_ptr<PackedWeight> prepare(const TensorView& weight) override;
   std::shared_ptr<std::byte> allocate(size_t bytes) override;
   void embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
@@ -51,7 +52,8 @@ class CpuBackend final : public Backend {
   int threads_for(int64_t n_rows) const { return n_rows > 1 ? n_threads_batch_ : n_threads_; }
 
   const KernelTable& kernels_;
-  const bool precise_;
+  const bool always_precise_;
+  bool precise_;  // products of quantized weights keep f32 activations
   int n_threads_ = 1;
   int n_threads_batch_ = 1;
   std::unique_ptr<ThreadPool> pool_;  // max of the two counts
