@@ -52,18 +52,23 @@ if [ -n "$base" ]; then
   cp -a "$base/." "$root/"
 else
   say "== debootstrap"
-  debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 || { tail "$root.log" >&2; die "debootstrap"; }
+  if ! debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1; then
+    tail "$root.log" >&2
+    die "debootstrap failed"
+  fi
   rm -f "$root.log"
 fi
 
 rm -f "$root"/etc/apt/sources.list
 cp "${apt_files[@]}" "$root/etc/apt/sources.list.d/"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-environment=(HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+environment=(HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}"
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 for file in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
   if [ -f "$file" ]; then cat "$file" >>"$root/etc/pip.conf"; fi
 done
-for name in PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST PIP_DEFAULT_TIMEOUT http_proxy https_proxy no_proxy CI; do
+for name in PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST PIP_DEFAULT_TIMEOUT http_proxy https_proxy no_proxy CI
+do
   if [ -n "${!name:-}" ]; then environment+=("$name=${!name}"); fi
 done
 certificates="${PIP_CERT:-${SSL_CERT_FILE:-}}"
