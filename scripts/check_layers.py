@@ -61,8 +61,8 @@ def check_include(path, target, root):
         return f'"{target}" does not exist (paths start at the project root)'
     if LAYERS.index(there) > LAYERS.index(here):
         return f'"{target}": {here}/ may not include {there}/'
-    if target.endswith(".inl") and not re.search(r"(^|/)(isa_kernels\.cc|\w+\.inl)$", path):
-        return f'"{target}": .inl files belong to isa_kernels.cc'
+    if target.endswith(".inl") and not re.search(r"(^|/)(isa_\w+\.cc|\w+\.inl)$", path):
+        return f'"{target}": .inl files belong to the units compiled per ISA'
     if target in BACKEND_HEADERS and path.startswith("engine/") and path not in BACKEND_BUILDERS:
         return f'"{target}": only engine/engine.cc builds a backend'
     for folder, narrowed, allowed in NARROWED:
