@@ -16,6 +16,12 @@ constexpr int64_t kChunkTokens = 64;
 constexpr int64_t kChunkTokensShortRows = 128;
 constexpr int64_t kShortRow = 2048;  // elements of K
 constexpr int kMaxChunkTiles = kChunkTokensShortRows / kMaxTileTokens;
+// Panels that take turns on an activation tile while it lies in L1, and blocks of K that they do so for.
+constexpr int kGroupPanels = 4;
+constexpr int kGroupBlocks = 8;
+static_assert(kGroupBlocks * kBlock == kUnpackElements);
+// Full tiles from which decoding a panel once, apart from multiplying it, pays.
+constexpr int64_t kMinSlabTiles = 2;
 // Up to this many rows a product is bound by reading weights: threads then share bytes, not panels.
 constexpr int64_t kMemoryBoundRows = 4;
 
@@ -76,36 +82,79 @@ const CpuWeight& cpu_weight(const PackedWeight* weight) {
   return static_cast<const CpuWeight&>(*weight);
 }
 
+struct PanelRef {
+  const CpuWeight* weight;
+  int64_t panel;
+};
+
 // Computes panels for the tiles of a chunk. One per thread; lives on its stack.
 class PanelWorker {
  public:
   PanelWorker(const MatmulKernels& kernels, const TileSet& tiles, bool precise)
       : kernels_(kernels), tiles_(tiles), precise_(precise) {}
 
-  // results(tile - first_tile): [tile_tokens][16], for tiles [first_tile, last_tile) of one panel.
-  void compute(const CpuWeight& weight, int64_t panel, int64_t first_tile, int64_t last_tile, float* results) {
-    if (weight.is_quantized() && !precise_) {
-      const auto kernel = kernels_.panel_int8[weight.panel_type()];
-      for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens_for(tiles_.tokens(tile)),
-               results + (tile - first_tile) * kPanelFloats);
-      }
-      return;
+  // Up to kGroupPanels panels for tiles [first_tile, last_tile); result(g, tile - first_tile) holds [tokens][16] then.
+  void compute(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
+    int64_t n_full = 0;  // tiles of 16 tokens, padded ones included
+    for (int64_t tile = first_tile; tile < last_tile; ++tile) {
+      if (tile_tokens_for(tiles_.tokens(tile)) == kMaxTileTokens) ++n_full;
     }
-    std::memset(results, 0, static_cast<size_t>(last_tile - first_tile) * kPanelFloats * sizeof(float));
+    bool slabs = n_full >= kMinSlabTiles;
+    for (const PanelRef& ref : group) slabs = slabs && int8(*ref.weight);
+    if (slabs) compute_with_slabs(group, first_tile, first_tile + n_full);
+    for (size_t g = 0; g < group.size(); ++g) {
+      const CpuWeight& weight = *group[g].weight;
+      const int64_t panel = group[g].panel;
+      if (!int8(weight)) {
+        compute_f32(g, weight, panel, first_tile, last_tile);
+        continue;
+      }
+      const auto kernel = kernels_.panel_int8[weight.panel_type()];
+      for (int64_t tile = slabs ? first_tile + n_full : first_tile; tile < last_tile; ++tile) {
+        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens_for(tiles_.tokens(tile)),
+               result(g, tile - first_tile));
+      }
+    }
+  }
+
+  float* result(size_t g, int64_t tile) { return results_[g][tile]; }
+
+ private:
+  bool int8(const CpuWeight& weight) const { return weight.is_quantized() && !precise_; }
+
+  // Full tiles only. The group's slabs and the tile's slice of K stay in L1.
+  void compute_with_slabs(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
+    for (size_t g = 0; g < group.size(); ++g) {
+      std::memset(results_[g], 0, static_cast<size_t>(last_tile - first_tile) * sizeof(results_[g][0]));
+    }
+    for (int64_t block = 0; block < tiles_.n_blocks(); block += kGroupBlocks) {
+      const int64_t n = std::min<int64_t>(kGroupBlocks, tiles_.n_blocks() - block);
+      for (size_t g = 0; g < group.size(); ++g) {
+        const CpuWeight& weight = *group[g].weight;
+        kernels_.slab_unpack[weight.panel_type()](weight.panel(group[g].panel), block, n, slabs_[g]);
+      }
+      for (int64_t tile = first_tile; tile < last_tile; ++tile) {
+        const uint8_t* slice = tiles_.int8_tile(tile) + block * kTileBytes * kMaxTileTokens;
+        for (size_t g = 0; g < group.size(); ++g) {
+          kernels_.slab_int8[group[g].weight->panel_type()](slabs_[g], n, slice, result(g, tile - first_tile));
+        }
+      }
+    }
+  }
+
+  void compute_f32(size_t g, const CpuWeight& weight, int64_t panel, int64_t first_tile, int64_t last_tile) {
+    std::memset(results_[g], 0, static_cast<size_t>(last_tile - first_tile) * sizeof(results_[g][0]));
     const int64_t k = weight.cols();
     for (int64_t first = 0; first < k; first += kUnpackElements) {
       const int64_t n = std::min<int64_t>(kUnpackElements, k - first);
       const float* weights = unpack(weight, panel, first, n);
       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
         const int size = tile_tokens_for(tiles_.tokens(tile));
-        kernels_.panel_f32(weights, n, tiles_.f32_tile(tile) + first * size, size,
-                           results + (tile - first_tile) * kPanelFloats);
+        kernels_.panel_f32(weights, n, tiles_.f32_tile(tile) + first * size, size, result(g, tile - first_tile));
       }
     }
   }
 
- private:
   // Elements [first, first + n) of a panel as f32 [n][16].
   const float* unpack(const CpuWeight& weight, int64_t panel, int64_t first, int64_t n) {
     if (weight.has_panels()) {
@@ -134,6 +183,8 @@ class PanelWorker {
   const MatmulKernels& kernels_;
   const TileSet& tiles_;
   const bool precise_;
+  alignas(64) float results_[kGroupPanels][kMaxChunkTiles][kPanelFloats];
+  alignas(64) uint8_t slabs_[kGroupPanels][kGroupBlocks * kSlabBlockBytes];
   alignas(64) float unpacked_[kUnpackElements * kPanelRows];
 };
 
@@ -176,6 +227,11 @@ int64_t panel_cost(const CpuWeight& weight, int64_t n_rows) {
 
 int64_t chunk_tiles_for(int64_t k) { return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens; }
 
+// Rows of the panel that starts at `row`.
+int valid_rows(const CpuWeight& weight, int64_t row) {
+  return static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
+}
+
 // Multiply-adds below which one thread does the work faster than two can be brought together.
 constexpr int64_t kMinWorkPerThread = 1 << 16;
 
@@ -209,19 +265,23 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
     tiles.fill(kernels, worker);
     worker.barrier();
     PanelWorker panels(kernels, tiles, precise_);
-    alignas(64) float results[kMaxChunkTiles * kPanelFloats];
     for_each_unit({segments, outs.size()}, tiles.n_tiles(), chunk_tiles_for(k), worker,
-                  [&](size_t s, int64_t first, int64_t last, int64_t first_tile, int64_t last_tile) {
+                  [&](size_t s, int64_t begin, int64_t end, int64_t first_tile, int64_t last_tile) {
                     const MatmulOut& out = outs[s];
                     const CpuWeight& weight = cpu_weight(out.weight);
-                    for (int64_t panel = first; panel < last; ++panel) {
-                      panels.compute(weight, panel, first_tile, last_tile, results);
-                      const int64_t row = panel * kPanelRows;
-                      const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
+                    for (int64_t first = begin; first < end; first += kGroupPanels) {
+                      PanelRef group[kGroupPanels];
+                      const size_t n = static_cast<size_t>(std::min<int64_t>(kGroupPanels, end - first));
+                      for (size_t g = 0; g < n; ++g) group[g] = {&weight, first + static_cast<int64_t>(g)};
+                      panels.compute({group, n}, first_tile, last_tile);
                       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-                        kernels.store_tile(results + (tile - first_tile) * kPanelFloats, tiles.tokens(tile), n_valid,
-                                           out.bias != nullptr ? out.bias + row : nullptr, out.accumulate,
-                                           out.out + tile * kMaxTileTokens * out.out_stride + row, out.out_stride);
+                        for (size_t g = 0; g < n; ++g) {
+                          const int64_t row = group[g].panel * kPanelRows;
+                          kernels.store_tile(panels.result(g, tile - first_tile), tiles.tokens(tile),
+                                             valid_rows(weight, row), out.bias != nullptr ? out.bias + row : nullptr,
+                                             out.accumulate, out.out + tile * kMaxTileTokens * out.out_stride + row,
+                                             out.out_stride);
+                        }
                       }
                     }
                   });
@@ -247,19 +307,25 @@ void CpuBackend::matmul_gated(const PackedWeight& gate, const PackedWeight& up, 
     tiles.fill(kernels, worker);
     worker.barrier();
     PanelWorker panels(kernels, tiles, precise_);
-    alignas(64) float gate_results[kMaxChunkTiles * kPanelFloats];
-    alignas(64) float up_results[kMaxChunkTiles * kPanelFloats];
     for_each_unit({&segment, 1}, tiles.n_tiles(), chunk_tiles_for(k), worker,
-                  [&](size_t, int64_t first, int64_t last, int64_t first_tile, int64_t last_tile) {
-                    for (int64_t panel = first; panel < last; ++panel) {
-                      panels.compute(gate_weight, panel, first_tile, last_tile, gate_results);
-                      panels.compute(up_weight, panel, first_tile, last_tile, up_results);
-                      const int64_t row = panel * kPanelRows;
-                      const int n_valid = static_cast<int>(std::min<int64_t>(kPanelRows, gate_weight.rows() - row));
+                  [&](size_t, int64_t begin, int64_t end, int64_t first_tile, int64_t last_tile) {
+                    constexpr int64_t kPairs = kGroupPanels / 2;  // group: gate panels, then their up panels
+                    for (int64_t first = begin; first < end; first += kPairs) {
+                      PanelRef group[kGroupPanels];
+                      const size_t n = static_cast<size_t>(std::min<int64_t>(kPairs, end - first));
+                      for (size_t g = 0; g < n; ++g) {
+                        group[g] = {&gate_weight, first + static_cast<int64_t>(g)};
+                        group[n + g] = {&up_weight, first + static_cast<int64_t>(g)};
+                      }
+                      panels.compute({group, 2 * n}, first_tile, last_tile);
                       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-                        const int64_t at = (tile - first_tile) * kPanelFloats;
-                        kernels.store_gated_tile(gate_results + at, up_results + at, function, tiles.tokens(tile),
-                                                 n_valid, out + tile * kMaxTileTokens * out_stride + row, out_stride);
+                        for (size_t g = 0; g < n; ++g) {
+                          const int64_t row = group[g].panel * kPanelRows;
+                          kernels.store_gated_tile(panels.result(g, tile - first_tile),
+                                                   panels.result(n + g, tile - first_tile), function,
+                                                   tiles.tokens(tile), valid_rows(gate_weight, row),
+                                                   out + tile * kMaxTileTokens * out_stride + row, out_stride);
+                        }
                       }
                     }
                   });

@@ -28,6 +28,14 @@ struct MatmulKernels {
                              float* out) noexcept;
   PanelInt8 panel_int8[kPanelTypeCount];  // nullptr for the float types
 
+  // The same for many full tiles: blocks of a panel are decoded once into a slab of at most kSlabBlockBytes each, in
+  // the ISA's own form, and slab_int8 adds them to acc[t * 16 + r], t < 16, in the same order and with the same bits.
+  // REQUIRES: block_begin and n_blocks are whole units.
+  using SlabUnpack = void (*)(const uint8_t* panel, int64_t block_begin, int64_t n_blocks, uint8_t* slab) noexcept;
+  using SlabInt8 = void (*)(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, float* acc) noexcept;
+  SlabUnpack slab_unpack[kPanelTypeCount];
+  SlabInt8 slab_int8[kPanelTypeCount];
+
   // Elements [k_begin, k_begin + n) of a panel as f32: out[(k - k_begin) * 16 + r].
   // REQUIRES: k_begin a multiple of 256; n a multiple of the type's block unless the range ends at K.
   using PanelUnpack = void (*)(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) noexcept;

@@ -98,15 +98,19 @@ LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minim
   }
 }
 
-// kTokens columns t0 .. of a tile, for lanes r0 .. r0 + kLanes - 1 of the panel.
-template <class Q, int kTokens>
+// kTokens columns t0 .. of a tile, for lanes r0 .. r0 + kLanes - 1 of the panel. Sums start at +0, or go on from what
+// out holds (kContinue).
+template <class Q, int kTokens, bool kContinue>
 void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0, int r0,
                 float* out) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;  // one pass per tile: a constant
   constexpr int kWanted = VecF::kLanes == 16 ? (Q::kHalves ? 2 : 4) : 2;
   constexpr int kStep = kTokens >= kWanted ? kWanted : kTokens;
   VecF acc[kTokens];
-  for (int t = 0; t < kTokens; ++t) acc[t] = VecF::zero();
+#pragma GCC unroll 16  // or the accumulators start their life in memory
+  for (int t = 0; t < kTokens; ++t) {
+    acc[t] = kContinue ? VecF::load(out + (t0 + t) * kPanelRows + r0) : VecF::zero();
+  }
   const int block_bytes = kTileBytes * tile_tokens;
   for (int64_t first = 0; first < n_blocks; first += Q::kBlocks, panel += Q::kUnitBytes) {
     const Q unit(panel, r0);
@@ -136,7 +140,36 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
       }
     }
   }
+#pragma GCC unroll 16
   for (int t = 0; t < kTokens; ++t) acc[t].store(out + (t0 + t) * kPanelRows + r0);
+}
+
+// All columns of a tile whose size is not a constant, in passes of at most kTokensPerPass.
+template <class Q, bool kContinue>
+void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+  const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
+  for (int pass = 0; pass < passes; ++pass) {
+    const int t0 = tile_tokens * pass / passes;
+    const int t1 = tile_tokens * (pass + 1) / passes;
+    for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
+      switch (t1 - t0) {
+        case 1:
+          panel_pass<Q, 1, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          break;
+        case 2:
+          panel_pass<Q, 2, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          break;
+        case 3:
+          panel_pass<Q, 3, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          break;
+        case 4:
+          panel_pass<Q, 4, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          break;
+        default:
+          break;
+      }
+    }
+  }
 }
 
 template <class Q>
@@ -144,7 +177,7 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
   if constexpr (kTokensPerPass == kMaxTileTokens) {
 #define LOCI_CASE(T) \
   case T:            \
-    return panel_pass<Q, T>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
+    return panel_pass<Q, T, false>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
     switch (tile_tokens) {
       LOCI_CASE(1)
       LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10)
@@ -152,29 +185,67 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
     }
 #undef LOCI_CASE
   } else {
-    const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
-    for (int pass = 0; pass < passes; ++pass) {
-      const int t0 = tile_tokens * pass / passes;
-      const int t1 = tile_tokens * (pass + 1) / passes;
-      for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
-        switch (t1 - t0) {
-          case 1:
-            panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
-            break;
-          case 2:
-            panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
-            break;
-          case 3:
-            panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
-            break;
-          case 4:
-            panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
-            break;
-          default:
-            break;
+    panel_passes<Q, false>(panel, n_blocks, tile, tile_tokens, out);
+  }
+}
+
+// Slabs: blocks decoded once for many tiles. Per block: codes w[8][64], then f32 [16] each: scale (two with halves),
+// minimum (likewise). Wide dots see every code at the top of its byte, so that types differ in shape only.
+template <int kCodeBits, int kCodeOffset, bool kMin, bool kHalf>
+struct Slab {
+  static constexpr int kScales = kHalf ? 2 : 1;
+  static constexpr int kUnitBytes = 512 + 64 * kScales * (kMin ? 2 : 1), kBlocks = 1;
+  static constexpr int kBits = kCodeBits, kOffset = kCodeOffset;
+  static constexpr bool kHasMin = kMin, kHalves = kHalf;
+  const uint8_t* unit;
+  int r0;
+  LOCI_HD Slab(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
+  template <int kShift>
+  LOCI_HD void codes(int, VecB w[8]) const {
+    for (int g = 0; g < 8; ++g) w[g] = VecB::load(unit + 64 * g + 4 * r0);
+  }
+  LOCI_HD const float* floats(int i) const { return reinterpret_cast<const float*>(unit + 512 + 64 * i) + r0; }
+  LOCI_HD VecF scale(int, int half) const { return VecF::load(floats(half)); }
+  LOCI_HD VecF minimum(int, int half) const { return VecF::load(floats(kScales + half)); }
+};
+template <int kBits, int kOffset, bool kMin, bool kHalf>
+constexpr int kCodeShift<Slab<kBits, kOffset, kMin, kHalf>> = 0;
+
+template <class Q>
+using SlabOf =
+    Slab<LOCI_WIDE_DOT ? 8 : Q::kBits, LOCI_WIDE_DOT && Q::kOffset != 0 ? 128 : Q::kOffset, Q::kHasMin, Q::kHalves>;
+
+template <class Q>
+void slab_unpack(const uint8_t* panel, int64_t block_begin, int64_t n_blocks, uint8_t* slab) noexcept {
+  using S = SlabOf<Q>;
+  panel += block_begin / Q::kBlocks * Q::kUnitBytes;
+  for (int64_t first = 0; first < n_blocks; first += Q::kBlocks, panel += Q::kUnitBytes) {
+    for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
+      const Q unit(panel, r0);
+      uint8_t* block = slab + first * S::kUnitBytes;
+      for (int b = 0; b < Q::kBlocks; ++b, block += S::kUnitBytes) {
+        VecB w[8];
+        unit.template codes<kCodeShift<Q>>(b, w);
+        for (int g = 0; g < 8; ++g) as_int(w[g]).store(reinterpret_cast<int32_t*>(block + 64 * g + 4 * r0));
+        float* floats = reinterpret_cast<float*>(block + 512) + r0;
+        for (int half = 0; half < S::kScales; ++half) {
+          VecF scale = unit.scale(b, half);
+          if constexpr (kCodeShift<Q> != 0) scale = scale * VecF::splat(1.0f / (1 << kCodeShift<Q>));
+          scale.store(floats + 16 * half);
+          if constexpr (Q::kHasMin) unit.minimum(b, half).store(floats + 16 * (S::kScales + half));
         }
       }
     }
+  }
+}
+
+template <class Q>
+void slab_int8(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, float* acc) noexcept {
+  using S = SlabOf<Q>;
+  if constexpr (kTokensPerPass == kMaxTileTokens) {
+    panel_pass<S, kMaxTileTokens, true>(slab, n_blocks, tile, kMaxTileTokens, 0, 0, acc);
+  } else {
+    panel_passes<S, true>(slab, n_blocks, tile, kMaxTileTokens, acc);
   }
 }
 
@@ -263,7 +334,7 @@ template <int kTokens>
 void f32_pass(const float* weights, int64_t n, const float* tile, int tile_tokens, int t0, float* acc) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;
   constexpr int kChains = kTokens * (VecF::kLanes == 8 ? 2 : 1);
-  constexpr int kBlocks = kChains == 1 ? 8 : kChains <= 2 ? 4 : kChains <= 4 ? 2 : 1;
+  constexpr int kBlocks = kChains == 1 ? 8 : kChains <= 3 ? 4 : kChains <= 4 ? 2 : 1;
   tile += t0;
   acc += t0 * kPanelRows;
   int64_t k = 0;
@@ -287,8 +358,9 @@ void panel_f32(const float* weights, int64_t n, const float* tile, int tile_toke
     break;
     switch (t1 - t0) {
       LOCI_CASE(1)
-      LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10)
-          LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16) default : break;
+      LOCI_CASE(2)
+      LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12)
+          LOCI_CASE(14) LOCI_CASE(16) default : break;
     }
 #undef LOCI_CASE
   }

@@ -31,7 +31,8 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kBlock = 32;            // elements per activation scale
 inline constexpr int kUnpackElements = 256;  // elements of K unpacked to f32 at a time
 inline constexpr int kMaxTileTokens = 16;
-inline constexpr int kTileBytes = 52;  // per token and block
+inline constexpr int kTileBytes = 52;        // per token and block
+inline constexpr int kSlabBlockBytes = 768;  // a decoded block of 16 rows, at most (kernel_table.h)
 
 enum PanelType : int {
   kPanelQ4_0,
