@@ -154,5 +154,15 @@ LOCI_HD VecI widen(VecPairs a) { return {_mm256_madd_epi16(a.v, _mm256_set1_epi1
 // Keeps the compiler from computing all products first and spilling them.
 LOCI_HD void pin(VecPairs& a) { asm volatile("" : "+x"(a.v)); }
 
+// To 16-bit floats, round to nearest even.
+LOCI_HD void store_f16(uint16_t* p, VecF a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+// The low 16 bits of each lane. REQUIRES: values in 0..65535.
+LOCI_HD void store_u16(uint16_t* p, VecI a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packus_epi32(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1)));
+}
+
 }  // namespace
 }  // namespace loci::cpu::LOCI_ISA

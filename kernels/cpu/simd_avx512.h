@@ -151,5 +151,12 @@ LOCI_HD VecI widen(VecPairs a) { return {_mm512_madd_epi16(a.v, _mm512_set1_epi1
 LOCI_HD void pin(VecPairs& a) { asm volatile("" : "+v"(a.v)); }
 #endif
 
+LOCI_HD void store_f16(uint16_t* p, VecF a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+LOCI_HD void store_u16(uint16_t* p, VecI a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+
 }  // namespace
 }  // namespace loci::cpu::LOCI_ISA

@@ -136,5 +136,8 @@ LOCI_HD VecI dot4(VecI acc, VecB w, const int8_t* q) {
   return {sum};
 }
 
+LOCI_HD void store_f16(uint16_t* p, VecF a) { *p = quant::float_to_half(a.v); }
+LOCI_HD void store_u16(uint16_t* p, VecI a) { *p = static_cast<uint16_t>(a.v); }
+
 }  // namespace
 }  // namespace loci::cpu::LOCI_ISA

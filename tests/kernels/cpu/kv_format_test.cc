@@ -73,7 +73,8 @@ TEST(KvFormat, EncodeIsTheNearestCode) {
 // The ISA's encoder gives the codes of the format's definition, whatever the length and the stride.
 TEST(KvFormat, EncodeKernelEqualsTheDefinition) {
   std::vector<float> values = oracle::normal(513, 5, 100.0f);
-  const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519, 65520, -1e9f, 1e-8f, 6e-8f, 6.1e-5f, 1e-40f};
+  const float special[] = {0.0f,  -0.0f, INFINITY, -INFINITY, 65504,  65519, 65520,
+                           -1e9f, 1e-8f, 6e-8f,    6.1e-5f,   1e-40f, NAN,   -NAN};
   std::copy(std::begin(special), std::end(special), values.begin() + 3);
   const cpu::AttentionKernels& kernels = *cpu::choose_kernels().attention;
   for (const KvFormat format : kFormats) {

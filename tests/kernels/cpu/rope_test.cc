@@ -54,7 +54,9 @@ TEST(Rope, MatchesTheOracleForRowsHeadsAndPartialRotation) {
           for (int d = 0; d < head_dim; ++d) {
             ASSERT_NEAR(out[begin + d], truth[d], 2e-6)
                 << "head dim " << head_dim << ", n_rot " << n_rot << ", d " << d;
-            if (d >= n_rot) ASSERT_EQ(out[begin + d], x[begin + d]);
+            if (d >= n_rot) {
+              ASSERT_EQ(out[begin + d], x[begin + d]);
+            }
           }
         }
         for (int d = n_heads * head_dim; d < stride; ++d) ASSERT_EQ(out[row * stride + d], x[row * stride + d]);
