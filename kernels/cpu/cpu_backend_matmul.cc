@@ -220,9 +220,12 @@ void for_each_unit(std::span<const Segment> segments, int64_t n_tiles, int64_t c
   }
 }
 
-int64_t panel_cost(const CpuWeight& weight, int64_t n_rows) {
-  if (n_rows > kMemoryBoundRows || weight.n_panels() == 0) return 1;
-  return std::max<int64_t>(1, static_cast<int64_t>(weight.bytes()) / weight.n_panels());
+// Relative cost of a panel within one call. Few rows: the bytes that it reads. More: the kind of arithmetic.
+int64_t panel_cost(const CpuWeight& weight, int64_t n_rows, bool precise) {
+  const int64_t k = weight.cols();
+  if (n_rows <= kMemoryBoundRows && weight.has_panels()) return static_cast<int64_t>(weight.panel_stride());
+  if (!weight.has_panels()) return 128 * k;  // dequantized element by element
+  return weight.is_quantized() && !precise ? 16 * k : 48 * k;
 }
 
 int64_t chunk_tiles_for(int64_t k) { return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens; }
@@ -252,7 +255,7 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
   for (size_t i = 0; i < outs.size(); ++i) {
     const CpuWeight& weight = cpu_weight(outs[i].weight);
     LOCI_CHECK(weight.cols() == k, "inputs of one call differ: ", k, " and ", weight.cols());
-    segments[i] = {weight.n_panels(), panel_cost(weight, n_rows)};
+    segments[i] = {weight.n_panels(), panel_cost(weight, n_rows, precise_)};
     (weight.is_quantized() && !precise_ ? int8 : f32) = true;
     n_outputs += weight.rows();
   }

@@ -25,6 +25,7 @@ class CpuWeight final : public PackedWeight {
   PanelType panel_type() const { return type_; }
   // True for block-quantized panels: they can be multiplied with int8 activations.
   bool is_quantized() const { return has_panels() && type_ < kPanelF32; }
+  size_t panel_stride() const { return panel_bytes_; }  // bytes of one panel
   const uint8_t* panel(int64_t p) const { return reinterpret_cast<const uint8_t*>(panels_.get()) + p * panel_bytes_; }
   // The tensor in the file; only for weights without panels.
   const TensorView& source() const { return source_; }
