@@ -17,6 +17,8 @@ namespace {
 constexpr int kSplitTiles = kSplitTokens / kKvTileTokens;
 // Rows per chunk: enough to use a split's K/V often while it lies in L2; the states of a chunk stay there too.
 constexpr int kChunkRows = 128;
+// Multiply-adds that a thread should get at least: about two microseconds of work.
+constexpr int64_t kMinMultiplyAddsPerThread = 65536;
 // (row, head) pairs that a thread should store at least: waking a thread costs as much as some dozens.
 constexpr int64_t kMinItemsPerThread = 32;
 
@@ -188,6 +190,15 @@ class AttentionWorker {
   int n_rows_ = 0;
 };
 
+// As many threads as have a fair amount of work each.
+int useful_threads(const AttentionArgs& args, int n_threads) {
+  if (n_threads <= 1) return 1;
+  int64_t row_keys = 0;
+  for (const int32_t position : args.positions) row_keys += visible_keys(position, args.window).size();
+  const int64_t multiply_adds = 2 * row_keys * args.n_heads * args.kv.head_dim;
+  return static_cast<int>(std::clamp<int64_t>(multiply_adds / kMinMultiplyAddsPerThread, 1, n_threads));
+}
+
 // Does the thread's range begin inside a chunk, so that it stores the states of that chunk's splits?
 bool begins_inside(const SplitPlan& plan, int thread) {
   const UnitCursor begin = plan.bounds[thread];
@@ -231,7 +242,7 @@ void CpuBackend::attention(const AttentionArgs& args) {
   if (n_rows == 0) return;
   LOCI_CHECK(kv.n_kv_heads > 0 && args.n_heads % kv.n_kv_heads == 0, args.n_heads, " heads, ", kv.n_kv_heads,
              " KV heads");
-  const int n_threads = std::min(n_rows > n_seqs ? n_threads_batch_ : n_threads_, pool_->size());
+  const int n_threads = useful_threads(args, std::min(n_rows > n_seqs ? n_threads_batch_ : n_threads_, pool_->size()));
   const int group = args.n_heads / kv.n_kv_heads;
   AttentionWorkspace& shared = attention_;
   make_split_plan({.q_indptr = args.q_indptr,

@@ -122,6 +122,8 @@ int main(int argc, char** argv) {
     };
     if (!filter.empty() && filter != name(format) && filter != "decode" && filter != "prefill") continue;
     if (filter != "prefill") {
+      run("short", shape(3, 3, 64), 63, 1, 0, false, n_threads);
+      run("short", shape(3, 3, 64), 255, 1, 0, false, n_threads);
       run("cached", shape(7, 1, 64), 2047, 1, 0, false, n_threads);
       run("cached", shape(8, 1, 128), 1023, 1, 0, false, n_threads);
       run("decode", shape(7, 2, 64), 8191, 1, big, false, n_threads);
