@@ -180,8 +180,9 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
     return panel_pass<Q, T, false>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
     switch (tile_tokens) {
       LOCI_CASE(1)
-      LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10)
-          LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16) default : return;
+      LOCI_CASE(2)
+      LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12)
+          LOCI_CASE(14) LOCI_CASE(16) default : return;
     }
 #undef LOCI_CASE
   } else {
@@ -359,8 +360,9 @@ void panel_f32(const float* weights, int64_t n, const float* tile, int tile_toke
     switch (t1 - t0) {
       LOCI_CASE(1)
       LOCI_CASE(2)
-      LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12)
-          LOCI_CASE(14) LOCI_CASE(16) default : break;
+      LOCI_CASE(3)
+      LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14)
+          LOCI_CASE(16) default : break;
     }
 #undef LOCI_CASE
   }
