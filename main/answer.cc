@@ -137,10 +137,13 @@ Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
 }
 
 std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
-  const auto rate = [](int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0; };
+  const auto rate = [](int64_t tokens, double ms) {
+    return ms > 0 && tokens > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0;
+  };
   char text[200];
+  // The first token comes with the prompt's last row: its time is the prompt's.
   std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld ]",
-                rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted, stats.predicted_ms),
+                rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted - 1, stats.predicted_ms),
                 static_cast<long long>(stats.n_cached), static_cast<long long>(stats.n_prompt + stats.n_predicted),
                 static_cast<long long>(n_ctx));
   return text;

@@ -1,5 +1,6 @@
 #include "main/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,21 @@
 #include <cstring>
 
 namespace loci::cli {
+namespace {
+
+size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+// Keeps the first n bytes, in whole UTF-8 characters.
+void cut(std::string& line, size_t n) {
+  if (line.size() <= n) return;
+  while (n > 0 && (static_cast<unsigned char>(line[n]) & 0xc0) == 0x80) --n;
+  line.resize(n);
+}
+
+}  // namespace
 
 std::string bytes_text(double bytes) {
   const char* unit = "B";
@@ -34,8 +50,12 @@ void ProgressBar::update(double done, double total, const std::string& detail) {
   last_drawn_s_ = now;
   constexpr int kWidth = 30;
   const int filled = static_cast<int>(kWidth * std::clamp(done / total, 0.0, 1.0));
-  std::fprintf(stderr, "\r%s [%.*s%*s] %3.0f%% %s\033[K", label_.c_str(), filled,
-               "==============================", kWidth - filled, "", 100 * done / total, detail.c_str());
+  char percent[16];
+  std::snprintf(percent, sizeof percent, "%3.0f%%", 100 * done / total);
+  std::string line = label_ + " [" + std::string(static_cast<size_t>(filled), '=') +
+                     std::string(static_cast<size_t>(kWidth - filled), ' ') + "] " + percent + " " + detail;
+  cut(line, terminal_columns() - 1);  // a line that wraps could not be drawn over
+  std::fprintf(stderr, "\r%s\033[K", line.c_str());
   std::fflush(stderr);
 }
 

@@ -191,7 +191,7 @@ class Cache(TestCase):
         first, _ = answer()
         second, cached = answer("--prompt-cache-ro")
         self.assertEqual((first, second), (plain, plain))
-        self.assertGreater(cached, 20)
+        self.assertGreaterEqual(cached, 16)  # whole pages are kept
         with open(path, "r+b") as file:
             file.seek(100)
             file.write(b"\xff" * 8)
@@ -202,7 +202,7 @@ class Cache(TestCase):
         path = self.temporary("chat.cache")
         chat("hello\n", "--prompt-cache", path)
         result = chat("hello\n", "--prompt-cache", path, "--show-timings")
-        self.assertGreater(int(result.error.split("cached ")[1].split()[0]), 20, result)
+        self.assertGreaterEqual(int(result.error.split("cached ")[1].split()[0]), 16, result)
 
 
 class Raw(TestCase):

@@ -190,7 +190,7 @@ class Typing(TestCase):
 
     def test_banner_colours_and_timings(self):
         with Terminal(*CHAT, "-p", "x" * 600) as terminal:
-            terminal.expect(r"model .*SmolLM2")
+            terminal.expect(r"model .*(?i:smollm2)")
             terminal.expect(r"/help")
             terminal.expect("> x{500}\\.\\.\\. \\(600 bytes\\)")
             terminal.expect(r"\[ Prompt: [\d.]+ t/s \| Generation: [\d.]+ t/s \| cached \d+ \| context \d+/2048 \]")
