@@ -2,15 +2,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/eval/divergence.h"
+#include "engine/eval/logits_file.h"
 #include "engine/eval/perplexity.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/cli.h"
 #include "main/commands.h"
 #include "main/options.h"
+#include "main/perplexity_report.h"
 
 namespace loci::cli {
 namespace {
@@ -19,9 +23,9 @@ struct Flags {
   std::string file, text;
   PerplexityOptions eval;
   int output_type = 0;
+  std::string base_file;
+  bool compare = false;  // --kl-divergence: read base_file instead of writing it
 };
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::unique_ptr<Engine> load(const EngineConfig& config) {
   ProgressBar bar("loading");
@@ -43,6 +47,23 @@ std::string time_left(double seconds) {
   return text;
 }
 
+// A bar on terminals, and one line after the first chunk in any case.
+class ChunkProgress {
+ public:
+  void done(int64_t n_done, int64_t n_chunks) {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double per_chunk = elapsed / static_cast<double>(n_done);
+    const std::string left = time_left(per_chunk * static_cast<double>(n_chunks - n_done));
+    if (n_done == 1) log_info("perplexity: ", per_chunk, " s per chunk, ", left);
+    bar_.update(static_cast<double>(n_done), static_cast<double>(n_chunks), left);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+  ProgressBar bar_{"scoring"};
+};
+
 void print_running(const Flags& flags, int64_t chunk, double ppl) {
   if (flags.output_type == 0) {
     std::printf("[%lld]%.4f,", static_cast<long long>(chunk + 1), ppl);
@@ -51,6 +72,69 @@ void print_running(const Flags& flags, int64_t chunk, double ppl) {
     std::printf("%8lld  %.4f\n", static_cast<long long>(chunk * step), ppl);
   }
   std::fflush(stdout);
+}
+
+int32_t leading_bos(const Engine& engine) {
+  const SpecialTokens& special = engine.tokenizer().special();
+  return special.add_bos ? special.bos : -1;
+}
+
+void score_text(Engine& engine, const std::string& text, const Flags& flags) {
+  const std::vector<int32_t> tokens = engine.tokenizer().encode(text, true, true);
+  const size_t n_chunks = perplexity_windows(tokens, leading_bos(engine), flags.eval).size();
+  std::printf("perplexity: calculating perplexity over %zu chunks, n_ctx=%lld\n", n_chunks,
+              static_cast<long long>(flags.eval.n_ctx));
+  std::fflush(stdout);
+  std::unique_ptr<LogitsWriter> writer;
+  if (!flags.base_file.empty()) {
+    LogitsFileHeader header;
+    header.n_ctx = flags.eval.n_ctx;
+    header.n_vocab = engine.tokenizer().vocab_size();
+    header.n_chunks = static_cast<int64_t>(n_chunks);
+    header.tokens.assign(tokens.begin(), tokens.begin() + static_cast<int64_t>(n_chunks) * flags.eval.n_ctx);
+    writer = std::make_unique<LogitsWriter>(flags.base_file, header);
+  }
+  ChunkProgress progress;
+  const PerplexityResult result = perplexity(
+      engine, tokens, flags.eval,
+      [&](int64_t i, int64_t n, double ppl) {
+        print_running(flags, i, ppl);
+        progress.done(i + 1, n);
+      },
+      [&](std::span<const float> logits) {
+        if (writer) writer->add(logits);
+      });
+  if (writer) writer->finish();
+  std::printf("%sFinal estimate: PPL = %.4f +/- %.5f\n", flags.output_type == 0 ? "\n" : "", result.ppl,
+              result.uncertainty);
+}
+
+void compare_with_base(Engine& engine, LogitsReader& reader, const Flags& flags) {
+  const LogitsFileHeader& header = reader.header();
+  if (header.n_vocab != engine.tokenizer().vocab_size()) {
+    fail(ErrorKind::kInvalidInput, flags.base_file, ": made with a vocabulary of ", header.n_vocab,
+         " tokens, this model has ", engine.tokenizer().vocab_size());
+  }
+  const int64_t n_chunks = flags.eval.n_chunks < 0 ? header.n_chunks : std::min(flags.eval.n_chunks, header.n_chunks);
+  const int32_t bos = leading_bos(engine);
+  Divergence divergence;
+  ChunkProgress progress;
+  print_divergence_header();
+  for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
+    const auto begin = header.tokens.begin() + chunk * header.n_ctx;
+    std::vector<int32_t> tokens(begin, begin + header.n_ctx);
+    if (bos >= 0) tokens[0] = bos;
+    engine.evaluate(tokens, header.n_ctx / 2, 0, [&](int64_t row, std::span<const float> logits) {
+      if (row + 1 >= header.n_ctx) return;
+      if (std::isnan(log_sum_exp(logits))) {
+        fail(ErrorKind::kInternal, "chunk ", chunk + 1, ": the model computed NaN logits at position ", row);
+      }
+      divergence.add(reader.next(), logits, tokens[static_cast<size_t>(row) + 1]);
+    });
+    print_divergence_line(chunk + 1, divergence);
+    progress.done(chunk + 1, n_chunks);
+  }
+  if (divergence.count() > 0) print_divergence_report(divergence);
 }
 
 }  // namespace
@@ -70,7 +154,21 @@ int cmd_perplexity(const std::vector<std::string>& args) {
   app->add_option("--ppl-output-type", flags.output_type, "0: one line of running values; 1: a line per chunk")
       ->check(CLI::Range(0, 1))
       ->type_name("0|1");
+  app->add_option("--kl-divergence-base,--save-all-logits", flags.base_file,
+                  "file for the distributions: written, or with --kl-divergence read and compared with")
+      ->type_name("FILE");
+  app->add_flag("--kl-divergence", flags.compare, "compare with the distributions in --kl-divergence-base");
   if (!parse(*app, args)) return 0;
+  config.model_path = resolve_model(config.model_path);
+
+  if (flags.compare) {
+    if (flags.base_file.empty()) fail(ErrorKind::kInvalidInput, "--kl-divergence needs --kl-divergence-base FILE");
+    LogitsReader reader(flags.base_file);
+    config.n_ctx = reader.header().n_ctx;
+    const std::unique_ptr<Engine> engine = load(config);
+    compare_with_base(*engine, reader, flags);
+    return 0;
+  }
   if (flags.file.empty() == flags.text.empty()) {
     fail(ErrorKind::kInvalidInput, "no text: give it with -f FILE (- for stdin) or with -p TEXT");
   }
@@ -78,28 +176,12 @@ int cmd_perplexity(const std::vector<std::string>& args) {
   if (config.n_ctx == 0)
     fail(ErrorKind::kInvalidInput, "-c: expected the length of a chunk, at least 4 tokens, found 0");
   flags.eval.n_ctx = config.n_ctx;
-  if (flags.eval.stride > 0) ++config.n_ctx;  // a BOS in front of the window
-  config.model_path = resolve_model(config.model_path);
+  if (flags.eval.stride > 0) {
+    if (!flags.base_file.empty()) fail(ErrorKind::kInvalidInput, "--kl-divergence-base does not go with --ppl-stride");
+    ++config.n_ctx;  // a BOS in front of the window
+  }
   const std::unique_ptr<Engine> engine = load(config);
-
-  const std::vector<int32_t> tokens = engine->tokenizer().encode(text, true, true);
-  const SpecialTokens& special = engine->tokenizer().special();
-  const std::vector<EvalWindow> windows = perplexity_windows(tokens, special.add_bos ? special.bos : -1, flags.eval);
-  std::printf("perplexity: calculating perplexity over %zu chunks, n_ctx=%lld\n", windows.size(),
-              static_cast<long long>(flags.eval.n_ctx));
-  std::fflush(stdout);
-  const double start = now_s();
-  ProgressBar bar("scoring");
-  const PerplexityResult result = perplexity(*engine, tokens, flags.eval, [&](int64_t i, int64_t n, double ppl) {
-    print_running(flags, i, ppl);
-    const double per_chunk = (now_s() - start) / static_cast<double>(i + 1);
-    if (i == 0)
-      log_info("perplexity: ", per_chunk, " s per chunk, ", time_left(per_chunk * static_cast<double>(n - 1)));
-    bar.update(static_cast<double>(i + 1), static_cast<double>(n),
-               time_left(per_chunk * static_cast<double>(n - i - 1)));
-  });
-  std::printf("%sFinal estimate: PPL = %.4f +/- %.5f\n", flags.output_type == 0 ? "\n" : "", result.ppl,
-              result.uncertainty);
+  score_text(*engine, text, flags);
   return 0;
 }
 

@@ -66,7 +66,8 @@ std::vector<EvalWindow> perplexity_windows(const std::vector<int32_t>& tokens, i
 }
 
 PerplexityResult perplexity(Engine& engine, const std::vector<int32_t>& tokens, const PerplexityOptions& options,
-                            const std::function<void(int64_t, int64_t, double)>& on_chunk) {
+                            const std::function<void(int64_t, int64_t, double)>& on_chunk,
+                            const std::function<void(std::span<const float>)>& on_row) {
   const SpecialTokens& special = engine.tokenizer().special();
   const std::vector<EvalWindow> windows = perplexity_windows(tokens, special.add_bos ? special.bos : -1, options);
   PerplexityResult result;
@@ -83,6 +84,7 @@ PerplexityResult perplexity(Engine& engine, const std::vector<int32_t>& tokens, 
       sum += nll;
       sum_squares += nll * nll;
       ++result.n_scored;
+      if (on_row) on_row(logits);
     });
     result.running.push_back(std::exp(sum / static_cast<double>(result.n_scored)));
     if (on_chunk) on_chunk(static_cast<int64_t>(i), static_cast<int64_t>(windows.size()), result.running.back());

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,13 @@ struct EvalWindow {
 std::vector<EvalWindow> perplexity_windows(const std::vector<int32_t>& tokens, int32_t bos,
                                            const PerplexityOptions& options);
 
-// Natural log of the probability of every token: log softmax of one row, in double.
+// ln of the sum of e^logit, in double: logit - log_sum_exp is a token's log-probability.
 double log_sum_exp(std::span<const float> logits);
 
-// `on_chunk(i, n, running ppl)` after each chunk. Throws Error when the text is too short or a logit is NaN.
+// `on_chunk(i, n, running ppl)` after each chunk, `on_row` with the logits of each scored position, in order.
+// Throws Error when the text is too short or a logit is NaN.
 PerplexityResult perplexity(Engine& engine, const std::vector<int32_t>& tokens, const PerplexityOptions& options,
-                            const std::function<void(int64_t, int64_t, double)>& on_chunk = {});
+                            const std::function<void(int64_t, int64_t, double)>& on_chunk = {},
+                            const std::function<void(std::span<const float>)>& on_row = {});
 
 }  // namespace loci

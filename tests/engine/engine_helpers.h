@@ -2,7 +2,9 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +17,19 @@
 #include "tests/support/tiny_model.h"
 
 namespace loci::test {
+
+// Where real models lie: LOCI_MODELS, or the folder that scripts/fetch_model.sh fills.
+inline std::filesystem::path models_folder() {
+  if (const char* folder = std::getenv("LOCI_MODELS")) return folder;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home == nullptr ? "." : home) / ".cache/loci/models";
+}
+
+// A file's name as part of a test's name.
+inline std::string test_name(std::string text) {
+  for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return text;
+}
 
 // Backends by name: "reference" or "cpu".
 inline std::unique_ptr<Backend> make_backend(const std::string& name, const EngineConfig& config) {

@@ -18,12 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::filesystem::path models_folder() {
-  if (const char* folder = std::getenv("LOCI_MODELS")) return folder;
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home == nullptr ? "." : home) / ".cache/loci/models";
-}
-
 std::filesystem::path shared_folder() {
   const char* folder = std::getenv("LOCI_SHARED");
   return folder != nullptr ? folder : LOCI_SHARED_DEFAULT;
@@ -35,7 +29,7 @@ class Golden : public testing::TestWithParam<const char*> {
     const std::string file = std::string(GetParam()) + ".json";
     std::ifstream in(shared_folder() / "reference/golden" / file);
     if (!in) in = std::ifstream(std::filesystem::path(LOCI_TEST_DATA) / "golden" / file);
-    model_path_ = models_folder() / (std::string(GetParam()) + ".gguf");
+    model_path_ = test::models_folder() / (std::string(GetParam()) + ".gguf");
     if (!std::filesystem::exists(model_path_)) GTEST_SKIP() << "no model at " << model_path_;
     if (!in) GTEST_SKIP() << "no golden file " << file;
     golden_ = Json::parse(in);
@@ -164,12 +158,7 @@ TEST_P(Golden, PerplexityAndDivergence) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::Values("smollm2-135m-instruct-q4_1", "gemma-3-270m-q4_k_m",
                                          "qwen2.5-coder-0.5b-instruct-q4_k_m", "qwen2.5-coder-1.5b-instruct-q4_k_m"),
-                         [](const auto& model) {
-                           std::string name;
-                           for (const char c : std::string(model.param))
-                             name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& model) { return test::test_name(model.param); });
 
 }  // namespace
 }  // namespace loci
