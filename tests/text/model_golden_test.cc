@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/text/text_support.h"
+#include "tests/text/vocab_golden.h"
 
 namespace loci::test {
 namespace {
+
+TEST(VocabGolden, Qwen2) { check_vocab_golden("qwen2", models_dir() / "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"); }
 
 class ModelGolden : public testing::TestWithParam<std::string> {};
 

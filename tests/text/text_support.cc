@@ -4,7 +4,6 @@
 #include "engine/text/unicode.h"
 
 namespace loci::test {
-
 void VocabBuilder::add_byte_level() {
   for (int byte = 0; byte < 256; ++byte) {
     std::string text;
