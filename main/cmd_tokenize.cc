@@ -76,11 +76,12 @@ std::vector<int32_t> parse_ids(const std::string& text, const Tokenizer& tokeniz
   }
   std::vector<int32_t> ids;
   for (const nlohmann::json& value : parsed) {
-    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() < static_cast<uint64_t>(tokenizer.vocab_size())
-                                                 : value.get<int64_t>() >= 0;
-    if (!fits) {
-      fail(ErrorKind::kInvalidInput, "--detokenize: token ", value.dump(), " is outside the vocabulary of ",
-           tokenizer.vocab_size(), " tokens");
+    const bool inside = value.is_number_unsigned()
+                            ? value.get<uint64_t>() < static_cast<uint64_t>(tokenizer.vocab_size())
+                            : value.get<int64_t>() >= 0 && value.get<int64_t>() < tokenizer.vocab_size();
+    if (!inside) {
+      fail(ErrorKind::kInvalidInput, "--detokenize: expected ids below ", tokenizer.vocab_size(), ", found ",
+           value.dump());
     }
     ids.push_back(value.get<int32_t>());
   }

@@ -190,6 +190,7 @@ void load_flags(Vocabulary& vocab, const Metadata& metadata, bool default_add_bo
   const bool spm = vocab.model == "llama";
   const bool bert = vocab.model == "bert";
   s.add_bos = metadata.find_bool(key("add_bos_token")).value_or(default_add_bos);
+  if (vocab.model == "gemma4") s.add_bos = true;  // its files say otherwise, but the model needs one
   s.add_eos = metadata.find_bool(key("add_eos_token")).value_or(false);
   s.add_sep = metadata.find_bool(key("add_sep_token")).value_or(bert);
   s.add_space_prefix = metadata.find_bool(key("add_space_prefix")).value_or(spm);

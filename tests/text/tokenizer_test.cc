@@ -367,7 +367,8 @@ TEST(Tokenizer, RandomBytesComeBackAndYieldNoControlTokens) {
         ASSERT_NE(t->type(id), TokenType::kUnknown);
       }
       // An unknown token stands for lost text: no space prefix is taken off after it.
-      if (text.find("<unk>") == std::string::npos) ASSERT_EQ(t->decode(t->encode(text, false, true), true), text);
+      if (text.find("<unk>") != std::string::npos) continue;
+      ASSERT_EQ(t->decode(t->encode(text, false, true), true), text);
     }
   }
 }
