@@ -95,7 +95,7 @@ const std::vector<Rule>& rules() {
       {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, kThreeDigits}},
       {{"poro-chat", "bloom", "gpt3-finnish"}, {kBloom}},
       {{"viking"}, {kBloom, kDigit}},
-      {{"gemma4", "sarvam-moe"}, {R"([^\n]+|[\n]+)"}},
+      {{"gemma4"}, {R"([^\n]+|[\n]+)"}},
   };
   return list;
 }
