@@ -79,7 +79,11 @@ def main():
     else:
         for i, text in enumerate(TEXTS):
             with open(os.path.join(folder, f"text{i}"), "wb") as out:
-                out.write(bytes([i & 1, i * 7]) + text.encode())
+                out.write(bytes([1, i * 7]) + text.encode())
+        pieces = "\3\1<s>;\2\0<unk>;\1\5a;\1\4ab;\1\6▁;\1\7▁a;\4\1<x>;\5\0abab;\6\0<0x41>;a ab<s><x>abab 你"
+        for i in range(0, 64, 5):
+            with open(os.path.join(folder, f"vocabulary{i}"), "wb") as out:
+                out.write(bytes([0, i]) + pieces.encode())
         with open(os.path.join(folder, "bytes"), "wb") as out:
             out.write(bytes([1, 3]) + bytes(range(256)))
 
