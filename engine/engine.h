@@ -33,7 +33,8 @@ struct ModelInfo {
 
 class Engine {
  public:
-  // Throws Error. The config is completed (auto values filled) and kept.
+  // Throws Error. The config is completed (automatic values filled, but for threads, which
+  // ModelInfo::backend tells) and kept.
   static std::unique_ptr<Engine> load(const EngineConfig& config, const LoadProgress& progress = {});
   // The same on a device made by the caller.
   static std::unique_ptr<Engine> load(const EngineConfig& config, const LoadProgress& progress,

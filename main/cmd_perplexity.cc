@@ -1,8 +1,11 @@
 // loci perplexity: figures on stdout in llama.cpp's form, progress and notes on stderr.
+#include <unistd.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -47,21 +50,24 @@ std::string time_left(double seconds) {
   return text;
 }
 
-// A bar on terminals, and one line after the first chunk in any case.
+// One line after the first chunk, and a bar where the running values do not go to the terminal themselves.
 class ChunkProgress {
  public:
+  ChunkProgress() {
+    if (isatty(STDOUT_FILENO) == 0) bar_.emplace("scoring");
+  }
   void done(int64_t n_done, int64_t n_chunks) {
     const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
     const double per_chunk = elapsed / static_cast<double>(n_done);
     const std::string left = time_left(per_chunk * static_cast<double>(n_chunks - n_done));
     if (n_done == 1) log_info("perplexity: ", per_chunk, " s per chunk, ", left);
-    bar_.update(static_cast<double>(n_done), static_cast<double>(n_chunks), left);
+    if (bar_) bar_->update(static_cast<double>(n_done), static_cast<double>(n_chunks), left);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
-  ProgressBar bar_{"scoring"};
+  std::optional<ProgressBar> bar_;
 };
 
 void print_running(const Flags& flags, int64_t chunk, double ppl) {
@@ -98,8 +104,8 @@ void score_text(Engine& engine, const std::string& text, const Flags& flags) {
   const PerplexityResult result = perplexity(
       engine, tokens, flags.eval,
       [&](int64_t i, int64_t n, double ppl) {
-        print_running(flags, i, ppl);
         progress.done(i + 1, n);
+        print_running(flags, i, ppl);
       },
       [&](std::span<const float> logits) {
         if (writer) writer->add(logits);
@@ -131,8 +137,8 @@ void compare_with_base(Engine& engine, LogitsReader& reader, const Flags& flags)
       }
       divergence.add(reader.next(), logits, tokens[static_cast<size_t>(row) + 1]);
     });
-    print_divergence_line(chunk + 1, divergence);
     progress.done(chunk + 1, n_chunks);
+    print_divergence_line(chunk + 1, divergence);
   }
   if (divergence.count() > 0) print_divergence_report(divergence);
 }
