@@ -7,8 +7,11 @@
 #define LOCI_STR2(x) #x
 #define LOCI_STR(x) LOCI_STR2(x)
 
-namespace loci::cpu::LOCI_ISA {
+namespace loci::cpu::LOCI_ATTENTION_ISA {
 extern const AttentionKernels kAttentionKernels;  // isa_attention.cc
+}
+
+namespace loci::cpu::LOCI_ISA {
 
 namespace {
 
@@ -61,6 +64,7 @@ constexpr MatmulKernels kMatmulKernels = {
 
 }  // namespace
 
-const KernelTable kTable = {.name = LOCI_STR(LOCI_ISA), .matmul = &kMatmulKernels, .attention = &kAttentionKernels};
+const KernelTable kTable = {
+    .name = LOCI_STR(LOCI_ISA), .matmul = &kMatmulKernels, .attention = &LOCI_ATTENTION_ISA::kAttentionKernels};
 
 }  // namespace loci::cpu::LOCI_ISA

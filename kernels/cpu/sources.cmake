@@ -16,11 +16,16 @@ target_sources(loci_kernels PRIVATE
 # -fno-ipa-modref -fno-ipa-pure-const: g++ 12.2 otherwise drops memcpy stores in inlined vector code.
 # -Wno-maybe-uninitialized: its intrinsics headers pass deliberately undefined registers.
 function(loci_add_isa isa simd_header)
-  add_library(loci_cpu_${isa} OBJECT
-    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_attention.cc
-    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_kernels.cc)
+  add_library(loci_cpu_${isa} OBJECT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_kernels.cc)
+  # Attention has no use for VNNI: the same code as avx512, compiled once.
+  if(isa STREQUAL "avx512vnni")
+    set(attention_isa avx512)
+  else()
+    set(attention_isa ${isa})
+    target_sources(loci_cpu_${isa} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_attention.cc)
+  endif()
   target_link_libraries(loci_cpu_${isa} PRIVATE loci_flags)
-  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa}
+  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa} LOCI_ATTENTION_ISA=${attention_isa}
                              LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
   target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
