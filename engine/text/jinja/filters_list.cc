@@ -12,13 +12,6 @@
 namespace loci::jinja {
 namespace {
 
-std::vector<Value> walk(Runtime& runtime, const Value& v) {
-  std::vector<Value> items = iterate(v);
-  runtime.charge(items.size());
-  runtime.charge_bytes(items.size() * sizeof(Value));
-  return items;
-}
-
 // "a.b.0" or an integer: the way to a value inside each item.
 class AttributePath {
  public:
@@ -220,6 +213,7 @@ Value filter_unique(Runtime& runtime, Args& args) {
   if (bound.given(2)) path.emplace(bound[2]);
   std::vector<Value> kept, other_keys;
   std::unordered_set<std::string> seen;
+  runtime.charge(bound[0].weight() * 4);
   for (const Value& v : walk(runtime, bound[0])) {
     Value key = path ? path->of(v) : v;
     if (!bound.boolean(1, false)) key = without_case(key);

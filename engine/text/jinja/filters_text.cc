@@ -156,6 +156,8 @@ Value filter_urlencode(Runtime& runtime, Args& args) {
         std::snprintf(buffer, sizeof buffer, "%%%02X", static_cast<uint8_t>(c));
         if (plain)
           quoted += c;
+        else if (c == ' ' && !keep_slash)
+          quoted += '+';
         else
           quoted += buffer;
       }
@@ -178,7 +180,7 @@ Value filter_urlencode(Runtime& runtime, Args& args) {
     for (const auto& [key, value] : bound[0].as_dict().items) put_pair(key, value);
   } else {
     for (const Value& pair : bound[0].items()) {
-      const std::vector<Value> parts = iterate(pair);
+      const std::vector<Value> parts = walk(runtime, pair);
       if (parts.size() != 2) throw RenderError("urlencode: expected pairs of key and value");
       put_pair(parts[0], parts[1]);
     }
@@ -216,7 +218,7 @@ Value filter_tojson(Runtime& runtime, Args& args) {
     }
   }
   if (bound.given(3)) {
-    const std::vector<Value> separators = iterate(bound[3]);
+    const std::vector<Value> separators = walk(runtime, bound[3]);
     if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string()) {
       throw RenderError("tojson: expected separators to be a pair of strings");
     }

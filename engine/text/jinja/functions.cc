@@ -36,7 +36,7 @@ Value function_range(Runtime& runtime, Args& args) {
 }
 
 // Pairs from a mapping or a sequence of pairs, then the keyword arguments: dict(...) and namespace(...).
-std::vector<std::pair<Value, Value>> pairs_of(const Args& args, const char* function) {
+std::vector<std::pair<Value, Value>> pairs_of(Runtime& runtime, const Args& args, const char* function) {
   if (args.positional.size() > 1) {
     throw RenderError(str(function, " expected at most 1 positional argument, got ", args.positional.size()));
   }
@@ -46,8 +46,8 @@ std::vector<std::pair<Value, Value>> pairs_of(const Args& args, const char* func
     if (from.is_dict()) {
       pairs = from.as_dict().items;
     } else {
-      for (const Value& pair : iterate(from)) {
-        const std::vector<Value> parts = iterate(pair);
+      for (const Value& pair : walk(runtime, from)) {
+        const std::vector<Value> parts = walk(runtime, pair);
         if (parts.size() != 2) throw RenderError(str(function, ": expected pairs of key and value"));
         if (!hashable(parts[0])) throw RenderError(str("unhashable type: '", type_name(parts[0]), "'"));
         pairs.emplace_back(parts[0], parts[1]);
@@ -66,7 +66,7 @@ void charge_keys(Runtime& runtime, const std::vector<std::pair<Value, Value>>& p
 }
 
 Value function_dict(Runtime& runtime, Args& args) {
-  auto pairs = pairs_of(args, "dict");
+  auto pairs = pairs_of(runtime, args, "dict");
   runtime.charge_bytes(pairs.size() * 2 * sizeof(Value));
   charge_keys(runtime, pairs);
   return Value::dict(std::move(pairs));
@@ -74,7 +74,7 @@ Value function_dict(Runtime& runtime, Args& args) {
 
 Value function_namespace(Runtime& runtime, Args& args) {
   std::vector<std::pair<std::string, Value>> fields;
-  for (auto& [key, value] : pairs_of(args, "namespace")) {
+  for (auto& [key, value] : pairs_of(runtime, args, "namespace")) {
     if (!key.is_string()) throw RenderError("namespace: expected names of fields to be strings");
     fields.emplace_back(std::string(key.view()), std::move(value));
   }
@@ -242,6 +242,17 @@ Value find_global(const std::string& name) {
       std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const auto& f) { return f.name == name; });
   if (it == std::end(kFunctions)) return Value();
   return Value::object(Kind::kCallable, std::make_shared<Function>(it->name.data(), it->function));
+}
+
+std::vector<Value> walk(Runtime& runtime, const Value& v) {
+  if (v.is_string()) {
+    runtime.charge_bytes(v.text().size() * (sizeof(Value) + sizeof(String)));  // a string of its own for each letter
+  } else if (v.is_sequence() || v.is_dict()) {
+    const auto n = static_cast<uint64_t>(length(v));
+    runtime.charge(n);
+    runtime.charge_bytes(n * sizeof(Value));
+  }
+  return iterate(v);
 }
 
 Bound::Bound(const Args& args, const char* function, std::initializer_list<const char*> names, size_t n_required)

@@ -272,8 +272,7 @@ Interpreter::Flow Interpreter::run_if(const Stmt& first) {
 void Interpreter::run_for(const Stmt& s, const Value& sequence, int level) {
   const Depth depth(*this);
   if (sequence.is_none() || sequence.is_number()) line_ = s.line;
-  std::vector<Value> items = iterate(sequence);
-  charge_bytes(items.size() * sizeof(Value));
+  std::vector<Value> items = walk(*this, sequence);
   const std::shared_ptr<Scope> outer = scope_;
   if (s.test != nullptr) {
     std::vector<Value> kept;
@@ -466,7 +465,7 @@ void Interpreter::assign(const Target& target, Value value, Scope& scope) {
           !value.is_undefined()) {
         throw RenderError(str("cannot unpack non-iterable ", type_name(value), " object"));
       }
-      const std::vector<Value> parts = iterate(value);
+      const std::vector<Value> parts = walk(*this, value);
       const size_t n = target.parts.size();
       if (parts.size() < n) {
         throw RenderError(str("not enough values to unpack (expected ", n, ", got ", parts.size(), ")"));
@@ -515,6 +514,7 @@ Value Interpreter::evaluate(const Expr& e) {
       const Value key = evaluate(*e.b);
       line_ = e.line;
       if (key.is_sequence()) charge(key.weight());
+      if (object.is_string()) charge(object.weight());
       return item(object, key);
     }
     case ExprKind::kSlice:
@@ -570,6 +570,7 @@ Value Interpreter::evaluate_slice(const Expr& e) {
   const Value stop = e.c != nullptr ? evaluate(*e.c) : Value::none();
   const Value step = e.d != nullptr ? evaluate(*e.d) : Value::none();
   line_ = e.line;
+  if (object.is_string()) charge(object.weight());
   return slice(*this, object, start, stop, step);
 }
 
@@ -590,7 +591,7 @@ Value Interpreter::evaluate_compare(const Expr& e) {
     line_ = e.line;
     const bool is_search = e.ops[i] == Op::kIn || e.ops[i] == Op::kNotIn;
     if (is_search)
-      charge(right.is_dict() && left.is_string() ? 1 : right.weight() / 8 + left.weight() / 8);
+      charge(right.is_string() ? right.weight() : right.is_dict() ? 1 : right.weight() / 8 + left.weight() / 8);
     else
       charge(std::min(left.weight(), right.weight()) / 8);
     if (!compare_op(e.ops[i], left, right)) return Value::boolean(false);
@@ -625,7 +626,7 @@ void Interpreter::collect(const CallArgs& from, Args& into) {
   for (const Expr* e : from.positional) into.positional.push_back(evaluate(*e));
   for (const auto& [name, e] : from.keyword) into.keyword.emplace_back(name, evaluate(*e));
   if (from.star != nullptr) {
-    for (Value& v : iterate(evaluate(*from.star))) into.positional.push_back(std::move(v));
+    for (Value& v : walk(*this, evaluate(*from.star))) into.positional.push_back(std::move(v));
   }
   if (from.double_star != nullptr) {
     const Value more = evaluate(*from.double_star);
@@ -648,6 +649,7 @@ Value Interpreter::evaluate_call(const Expr& e) {
       args.positional.push_back(self);
       collect(e.call, args);
       line_ = e.line;
+      if (self.is_string()) charge(self.weight());
       return method(*this, args);
     }
     const Value function = attribute(self, e.a->name);
@@ -686,17 +688,22 @@ Value Interpreter::call(const Value& function, Args args) {
   return function.as_callable().call(*this, std::move(args));
 }
 
+// Most operations read a text from end to end.
+void Interpreter::charge_operand(const Args& args) {
+  charge(!args.positional.empty() && args.positional[0].is_string() ? args.positional[0].weight() : 1);
+}
+
 Value Interpreter::filter(const std::string& name, Args args) {
   const Builtin function = find_filter(name);
   if (function == nullptr) throw RenderError(str("No filter named '", name, "' found."));
-  charge(1);
+  charge_operand(args);
   return function(*this, args);
 }
 
 bool Interpreter::test(const std::string& name, Args args) {
   const Builtin function = find_test(name);
   if (function == nullptr) throw RenderError(str("No test named '", name, "' found."));
-  charge(1);
+  charge_operand(args);
   return truth(function(*this, args));
 }
 

@@ -41,6 +41,7 @@ class Interpreter : public Runtime {
 
   Text text_of(const Value& v);  // str(v)
   void output(const Text& text);
+  void charge_operand(const Args& args);
   Flow run_body(const std::vector<Stmt*>& body);
   Flow run_statement(const Stmt& s);
   Flow run_if(const Stmt& s);

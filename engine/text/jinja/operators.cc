@@ -216,6 +216,7 @@ struct BoundMethod : Callable {
     hold(self);
   }
   Value call(Runtime& runtime, Args args) override {
+    if (self.is_string()) runtime.charge(self.weight());
     args.positional.insert(args.positional.begin(), self);
     return function(runtime, args);
   }

@@ -553,7 +553,9 @@ class Parser {
     if (tag == "with") return with(line);
     if (tag == "print") {
       Stmt* s = make_stmt(StmtKind::kOutput, line);
-      s->value = tuple(true, false);
+      s->value = make(ExprKind::kConcat, line);
+      do add_arg(s->value, expression());
+      while (skip_op(","));
       return s;
     }
     if (tag == "generation") return scope(line, tag, "endgeneration");

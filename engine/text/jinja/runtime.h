@@ -44,6 +44,9 @@ struct Callable : Object {
 
 using Builtin = Value (*)(Runtime&, Args&);
 
+// iterate(v), charged before it is made.
+std::vector<Value> walk(Runtime& runtime, const Value& v);
+
 // nullptr when there is none of that name.
 Builtin find_filter(std::string_view name);
 Builtin find_test(std::string_view name);

@@ -176,7 +176,7 @@ Value method_join(Runtime& runtime, Args& args) {
   const Bound bound(args, "join", {"self", "iterable"}, 2);
   Text out;
   bool first = true;
-  for (const Value& part : iterate(bound[1])) {
+  for (const Value& part : walk(runtime, bound[1])) {
     if (!part.is_string()) throw RenderError(str("sequence item: expected str instance, ", type_name(part), " found"));
     if (!first) out.append(bound[0].text());
     first = false;

@@ -15,7 +15,8 @@ Text map_code_points(const Text& text, F f) {
     std::string mapped;
     mapped.reserve(run.size());
     for (size_t i = 0; i < run.size();) {
-      const CodePoint c = decode_at(run, i);
+      const auto byte = static_cast<uint8_t>(run[i]);
+      const CodePoint c = byte < 0x80 ? CodePoint{byte, 1} : decode_at(run, i);
       f(c.value, mapped);
       i += c.size;
     }
@@ -25,10 +26,20 @@ Text map_code_points(const Text& text, F f) {
 }
 
 void append_upper(uint32_t c, std::string& out) {
-  if (c == 0xDF) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  } else if (c == 0xDF) {
     out += "SS";
   } else {
     append_utf8(out, to_upper(c));
+  }
+}
+
+void append_lower(uint32_t c, std::string& out) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  } else {
+    append_utf8(out, to_lower(c));
   }
 }
 
@@ -38,9 +49,7 @@ bool is_cased(uint32_t c) { return to_upper(c) != c || to_lower(c) != c; }
 
 Text upper(const Text& text) { return map_code_points(text, append_upper); }
 
-Text lower(const Text& text) {
-  return map_code_points(text, [](uint32_t c, std::string& out) { append_utf8(out, to_lower(c)); });
-}
+Text lower(const Text& text) { return map_code_points(text, append_lower); }
 
 Text capitalize(const Text& text) {
   bool first = true;

@@ -14,8 +14,8 @@ namespace loci::jinja {
 
 // What a hostile template may use up. The defaults are far above what any real one needs.
 struct Limits {
-  uint64_t max_steps = 20'000'000;           // expressions and statements evaluated, about a second
-  uint64_t max_bytes = uint64_t{512} << 20;  // text and lists made, all together
+  uint64_t max_steps = 10'000'000;           // expressions and statements evaluated, some bytes read: about a second
+  uint64_t max_bytes = uint64_t{256} << 20;  // text and lists made, all together
   uint64_t max_output_bytes = uint64_t{64} << 20;
   int max_depth = 1200;  // evaluations within each other: macros, blocks, operands
 };

@@ -1,5 +1,7 @@
 #include "engine/text/jinja/unicode.h"
 
+#include <cstring>
+
 namespace loci::jinja {
 
 CodePoint decode_at(std::string_view text, size_t pos) {
@@ -29,15 +31,42 @@ size_t previous(std::string_view text, size_t end) {
   return end - 1;
 }
 
+namespace {
+
+// Bytes below 0x80 at text[pos], in steps of eight.
+size_t ascii_run(std::string_view text, size_t pos) {
+  const size_t begin = pos;
+  for (; pos + 8 <= text.size(); pos += 8) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, text.data() + pos, 8);
+    if ((bytes & 0x8080808080808080u) != 0) break;
+  }
+  return pos - begin;
+}
+
+}  // namespace
+
 size_t count_code_points(std::string_view text) {
   size_t n = 0;
-  for (size_t i = 0; i < text.size(); ++n) i += decode_at(text, i).size;
+  for (size_t i = 0; i < text.size();) {
+    const size_t run = ascii_run(text, i);
+    i += run;
+    n += run;
+    for (int k = 0; k < 8 && i < text.size(); ++k, ++n) i += decode_at(text, i).size;
+  }
   return n;
 }
 
 size_t offset_of(std::string_view text, size_t n) {
   size_t i = 0;
-  while (n > 0 && i < text.size()) i += decode_at(text, i).size, --n;
+  while (n > 0 && i < text.size()) {
+    if (n >= 8) {
+      const size_t run = ascii_run(text.substr(0, i + n), i);  // no more than n code points
+      i += run;
+      n -= run;
+    }
+    for (int k = 0; k < 8 && n > 0 && i < text.size(); ++k, --n) i += decode_at(text, i).size;
+  }
   return i;
 }
 
