@@ -39,6 +39,13 @@ class CheckText(unittest.TestCase):
         self.refuses(b"// see issue " + b"12\n")
         self.allows(b"// the issue with 12 rows\n")
 
+    def test_references(self):
+        def found(data):
+            return check_text.check_text("engine/x.cc", data, lambda name: name == "docs/there.md")
+
+        self.assertEqual(found(b"// docs/there.md section 2\n"), [])
+        self.assertEqual(len(found(b"// see docs/gone.md\n")), 1)
+
     def test_conflict_marks(self):
         self.refuses(b"<" * 7 + b" HEAD\n")
 
