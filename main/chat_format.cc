@@ -82,6 +82,7 @@ std::string describe_tokens(const Tokenizer& tokenizer, const std::vector<int32_
     std::snprintf(id, sizeof id, "%6d", token);
     out += std::string(id) + " -> '" + visible_controls(tokenizer.token_bytes(token, true)) + "'\n";
   }
+  out.pop_back();
   return out;
 }
 

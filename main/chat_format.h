@@ -34,7 +34,7 @@ class ChatFormat {
   std::string kwargs_json_;
 };
 
-// "     1 -> 'Hello'" for each token.
+// "     1 -> 'Hello'" for each token, without a last newline.
 std::string describe_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens);
 
 }  // namespace loci::cli

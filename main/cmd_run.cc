@@ -14,11 +14,11 @@
 namespace loci::cli {
 namespace {
 
-// A request that evaluates the prompt and generates nothing: what --prompt-cache without -all keeps.
-void evaluate_only(Engine& engine, const AnswerRequest& request, Console& console) {
+// Evaluates the prompt and generates nothing: what --prompt-cache without -all keeps. False when interrupted.
+bool evaluate_only(Engine& engine, const AnswerRequest& request, Console& console) {
   AnswerRequest warm = request;
   warm.max_tokens = 0;
-  answer(engine, warm, console);
+  return !answer(engine, warm, console).interrupted;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ int cmd_run(const std::vector<std::string>& args) {
   if (!cache_file.empty()) load_prompt_cache(*engine, cache_file);
   const bool save = !cache_file.empty() && !prompt_options.cache_read_only;
   if (save && !prompt_options.cache_all) {
-    evaluate_only(*engine, request, console);
+    if (!evaluate_only(*engine, request, console)) return 130;
     engine->save_cache(cache_file);
   }
   // Raw completion on a terminal shows the text as a whole; a pipe gets the answer alone unless asked.

@@ -11,7 +11,8 @@ struct ForeignFlags {
 };
 
 constexpr ForeignFlags kForeign[] = {
-    {"hf hf-repo hfr hff hf-file hfv hf-repo-v hffv hf-file-v hft hf-token mu model-url dr docker-repo offline",
+    {"hf hf-repo hfd hf-repo-draft hfr hff hf-file hfv hf-repo-v hffv hf-file-v hft hf-token mu model-url dr "
+     "docker-repo offline",
      "the program does not download; scripts/fetch_model.sh does"},
     {"ngl gpu-layers n-gpu-layers sm split-mode ts tensor-split mg main-gpu ot override-tensor cmoe cpu-moe ncmoe "
      "n-cpu-moe ncffn op-offload no-op-offload dev device kvo kv-offload nkvo no-kv-offload fitt fitc fit rpc",
@@ -37,7 +38,14 @@ constexpr ForeignFlags kForeign[] = {
     {"check-tensors swa-full defrag-thold dt no-repack nr no-host warmup", "not implemented"},
     {"server-base", "this command loads the model itself"},
     {"reasoning-effort reasoning-budget reasoning-budget-message", "the length of thinking cannot be steered"},
-    {"tools ui webui no-webui embedding embeddings rerank pooling", "a flag of the server"},
+    {"tools ui no-ui webui no-webui embedding embeddings rerank reranking pooling host port path api-prefix np "
+     "parallel "
+     "kvu kv-unified no-kvu cb cont-batching nocb no-cont-batching cram cache-ram ctxcp ctx-checkpoints cms "
+     "slot-save-path slots no-slots metrics props a alias api-key api-key-file ssl-key-file ssl-cert-file to timeout "
+     "threads-http models-dir models-preset models-max sps slot-prompt-similarity cache-reuse cache-prompt "
+     "no-cache-prompt prefill-assistant no-prefill-assistant spm-infill",
+     "a flag of the server"},
+    {"in-prefix-bos", "a begin token is put at the start of the text only"},
 };
 
 bool lists(std::string_view names, std::string_view name) {

@@ -1,5 +1,7 @@
 // Picks a command, maps an Error to a message and an exit code: 0 success, 1 error, 130 interrupted.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -113,7 +115,12 @@ int run(std::vector<std::string> args) {
 
 int main(int argc, char** argv) {
   try {
-    return run({argv + 1, argv + argc});
+    const int status = run({argv + 1, argv + argc});
+    // A full disk must not look like success.
+    if (!std::cout.flush() || std::fflush(stdout) != 0) {
+      loci::fail(loci::ErrorKind::kInternal, "stdout: ", std::strerror(errno));
+    }
+    return status;
   } catch (const std::bad_alloc&) {
     std::fputs("error: out of memory\n", stderr);
   } catch (const std::exception& error) {

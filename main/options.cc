@@ -145,11 +145,13 @@ void add_model_options(CLI::App& app, EngineConfig& config) {
       ->group(kModelGroup)
       ->type_name("N");
   app.add_option("-b,--batch-size", config.n_batch, "most prompt tokens taken at a time")
+      ->envname("LLAMA_ARG_BATCH")  // llama.cpp's names for these two, beside the regular ones
       ->check(CLI::Range(1, kMaxInt))
       ->group(kModelGroup)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--ub,--ubatch-size", config.n_ubatch, "most tokens of one forward pass")
+      ->envname("LLAMA_ARG_UBATCH")
       ->check(CLI::Range(1, kMaxInt))
       ->group(kModelGroup)
       ->type_name("N")

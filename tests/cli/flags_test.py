@@ -206,6 +206,13 @@ class Output(TestCase):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(b"stdout", done.stderr)
 
+    def test_full_disk_is_an_error_for_every_command(self):
+        for args in (["help"], ["models"], ["run", "--help"], ["--list-devices"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([BINARY, *args], stdout=full, stderr=subprocess.PIPE, env=environment())
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn(b"error: stdout", done.stderr)
+
     def test_same_seed_same_text_whatever_the_batching(self):
         def text(*args):
             result = run("run", "-m", TINY_RAW, "-n", "24", "--ignore-eos", "-s", "7", *args, "-p", "abc " * 40)

@@ -157,6 +157,9 @@ TEST(Environment, IsUsedWhereTheCommandLineIsSilent) {
   EXPECT_EQ(flags.config.model_path, "file.gguf");
   EXPECT_TRUE(flags.sampling.params.ignore_eos);
   EXPECT_EQ(parse_all({"-c", "5"}).config.n_ctx, 5);
+  const Environment batch("LLAMA_ARG_BATCH", "48");
+  EXPECT_EQ(parse_all({}).config.n_batch, 48);
+  EXPECT_EQ(parse_all({"-b", "16"}).config.n_batch, 16);
 }
 
 TEST(Environment, FalseTurnsOffAndNonsenseIsRefused) {

@@ -200,6 +200,22 @@ class Typing(TestCase):
             self.assertEqual(terminal.wait(), 0)
             self.assertNotIn(b"m[ Prompt", terminal.seen)
 
+    def test_a_new_window_size_disturbs_nothing(self):
+        with Terminal(*CHAT) as terminal:
+            terminal.prompt()
+            terminal.send("half a ")
+            terminal.expect("half a ")
+            terminal.resize(30)
+            terminal.line("line that is longer than the window")
+            terminal.expect(r"\[ Prompt: ")
+            self.assertEqual(self.asked(terminal, self.temporary("c.json")),
+                             ["half a line that is longer than the window"])
+
+    def test_run_without_a_prompt(self):
+        with Terminal("run", "-m", SMOLLM2) as terminal:
+            terminal.expect("error: no prompt")
+            self.assertEqual(terminal.wait(), 1)
+
     def test_single_turn_leaves(self):
         with Terminal(*CHAT, "-st", "-p", "hi") as terminal:
             self.assertEqual(terminal.wait(), 0)
