@@ -183,7 +183,8 @@ class Cache(TestCase):
         path = self.temporary("prompt.cache")
 
         def answer(*args):
-            result = run("run", "-m", TINY, "-n", "6", "-s", "1", "--show-timings", "--prompt-cache", path, *args, "hello")
+            result = run("run", "-m", TINY, "-n", "6", "-s", "1", "--show-timings", "--prompt-cache", path, *args,
+                         "hello")
             self.assertEqual(result.code, 0, result)
             return result.out, int(result.error.split("cached ")[1].split()[0])
 

@@ -168,7 +168,8 @@ class ModelFiles(TestCase):
     def test_s072_prompt_longer_than_the_context(self):
         def result(n_prompt, context):
             path = self.temporary("long.txt", "x" * n_prompt)
-            return run("run", "-no-cnv", "-m", TINY_RAW, "-f", path, "-n", "1", "-c", str(context), "-b", "32", "-ub", "32")
+            return run("run", "-no-cnv", "-m", TINY_RAW, "-f", path, "-n", "1",
+                       "-c", str(context), "-b", "32", "-ub", "32")
 
         for n_prompt in (31, 32, 33, 127):  # around a batch, and one less than the context
             self.assertEqual(result(n_prompt, 128).code, 0, n_prompt)
@@ -226,7 +227,8 @@ class Output(TestCase):
     def test_random_seed_is_reported(self):
         result = run("run", *MAX, "--show-timings", "hi")
         self.assertRegex(result.error, r"seed \d+")
-        self.assertRegex(result.error, r"\[ Prompt: [\d.]+ t/s \| Generation: [\d.]+ t/s \| cached 0 \| context \d+/1024 \]")
+        self.assertRegex(result.error,
+                         r"\[ Prompt: [\d.]+ t/s \| Generation: [\d.]+ t/s \| cached 0 \| context \d+/1024 \]")
 
     def test_model_without_template_says_so(self):
         result = run("run", "-m", TINY_RAW, "-n", "2", "hi")
@@ -235,7 +237,8 @@ class Output(TestCase):
 
     def test_s034_edge_values_of_the_samplers(self):
         values = {"--temp": ("-1", "0", "1e-9", "2", "1e9", "nan", "inf"), "--top-k": ("-1", "0", "1", "1000000000"),
-                  "--top-p": ("-1", "0", "1e-9", "1", "1.5", "nan"), "--min-p": ("0", "1", "2"), "--typical": ("0", "1"),
+                  "--top-p": ("-1", "0", "1e-9", "1", "1.5", "nan"), "--min-p": ("0", "1", "2"),
+                  "--typical": ("0", "1"),
                   "--repeat-penalty": ("0", "-1", "1e-9"), "--mirostat": ("0", "1", "2", "3"),
                   "--dynatemp-range": ("1e9",), "--xtc-probability": ("1",), "--repeat-last-n": ("-1", "0", "1000000")}
         for flag, tried in values.items():
