@@ -57,11 +57,6 @@ const Field kFields[] = {
     {"ignore-eos", "--ignore-eos", nullptr, &P::ignore_eos, "go on where the model would end"},
 };
 
-std::string number_text(double value) {
-  char text[64];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
-  return error == std::errc() ? std::string(text, end) : "?";
-}
 // Shortest text that reads back to the same float.
 std::string number_text(float value) {
   char text[64];
