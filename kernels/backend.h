@@ -23,9 +23,9 @@ namespace loci {
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
-  virtual int64_t rows() const = 0;     // outputs N
-  virtual int64_t cols() const = 0;     // inputs K
-  virtual size_t bytes() const = 0;     // memory it holds (0 when it reads the mapped file)
+  virtual int64_t rows() const = 0;       // outputs N
+  virtual int64_t cols() const = 0;       // inputs K
+  virtual size_t bytes() const = 0;       // memory it holds (0 when it reads the mapped file)
   virtual bool reads_source() const = 0;  // true: the TensorView given to prepare() must stay valid
 };
 
@@ -35,7 +35,7 @@ struct MatmulOut {
   const float* bias = nullptr;  // [N] or nullptr
   float* out = nullptr;         // [n_rows, N]
   int64_t out_stride = 0;
-  bool accumulate = false;      // residual add, after the bias
+  bool accumulate = false;  // residual add, after the bias
 };
 
 enum class Activation { kSilu, kGeluTanh };
@@ -54,7 +54,7 @@ enum class RopePairing { kAdjacent /* 2i, 2i+1 */, kHalfSplit /* i, i + n_rot/2 
 struct AttentionArgs {
   const float* q = nullptr;  // [n_rows, n_heads, head_dim], after rope
   int64_t q_stride = 0;
-  float* out = nullptr;      // [n_rows, n_heads, head_dim]
+  float* out = nullptr;  // [n_rows, n_heads, head_dim]
   int64_t out_stride = 0;
   KvLayer kv;
   std::span<const int32_t> q_indptr;      // [n_seqs + 1]
@@ -62,9 +62,9 @@ struct AttentionArgs {
   std::span<const int32_t> page_indices;  // physical page ids
   std::span<const int32_t> positions;     // [n_rows]
   int n_heads = 0;
-  float scale = 0;     // multiplies q·k
-  float softcap = 0;   // > 0: c * tanh(score / c)
-  int window = 0;      // > 0: sliding window
+  float scale = 0;               // multiplies q·k
+  float softcap = 0;             // > 0: c * tanh(score / c)
+  int window = 0;                // > 0: sliding window
   const float* sinks = nullptr;  // [n_heads] one extra logit per head in the softmax denominator, or nullptr
 };
 
@@ -95,8 +95,8 @@ class Backend {
 
   // out = x / sqrt(mean(x^2) + eps) * weight, for n_groups groups of `dim` adjacent values in each row
   // (n_groups = 1: a whole row; n_groups = n_heads: per-head norm). out may be x.
-  virtual void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t n_rows,
-                        int n_groups, int64_t dim, float* out, int64_t out_stride) = 0;
+  virtual void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t n_rows, int n_groups,
+                        int64_t dim, float* out, int64_t out_stride) = 0;
 
   // All outputs read the same input rows, which are quantized once where the weight types want it.
   virtual void matmul(std::span<const MatmulOut> outs, const float* x, int64_t x_stride, int64_t n_rows) = 0;

@@ -9,11 +9,11 @@
 namespace loci {
 
 enum class ErrorKind {
-  kInvalidInput,   // bad flag, bad file, bad request: the caller can mend it
-  kNotFound,       // a named file, model or alias does not exist
-  kUnsupported,    // well-formed, but this build does not do it
-  kOutOfMemory,    // a start-up allocation failed or a budget is too small
-  kInternal,       // device failure and the like
+  kInvalidInput,  // bad flag, bad file, bad request: the caller can mend it
+  kNotFound,      // a named file, model or alias does not exist
+  kUnsupported,   // well-formed, but this build does not do it
+  kOutOfMemory,   // a start-up allocation failed or a budget is too small
+  kInternal,      // device failure and the like
 };
 
 // A message names the thing, the expectation and the finding, on one line.

@@ -6,10 +6,9 @@
 #include "kernels/quant/quant.h"
 
 // The types of quant_list.h that have a packer.
-#define LOCI_PACKED_TYPES(X)                                                                                   \
-  X(Q4_0)                                                                                                      \
-  X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4) X(TQ1_0) X(TQ2_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) \
-      X(IQ4_XS)
+#define LOCI_PACKED_TYPES(X) \
+  X(Q4_0)                    \
+  X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4) X(TQ1_0) X(TQ2_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS)
 
 namespace loci {
 namespace {
