@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "engine/text/jinja/template.h"
@@ -22,14 +22,14 @@ std::string repeat(const std::string& text, int n) {
 
 // The error of a template, "" when it renders. Fails when it takes long.
 std::string outcome(const std::string& source) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   std::string message;
   try {
     (void)jinja::Template::parse(source).render({}, kNow);
   } catch (const Error& error) {
     message = error.what();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << source.substr(0, 200);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 60) << source.substr(0, 200);
   return message;
 }
 
@@ -84,7 +84,7 @@ TEST(Hostile, NestingInTheSourceIsBounded) {
                                                         {"{% generation %}", "{% endgeneration %}"}}) {
     EXPECT_THAT(outcome(repeat(open, 20000) + repeat(close, 20000)), HasSubstr("nested more than"));
   }
-  for (const std::string& chain : {" + 1", " ~ 1", ".a", "[0]", " | upper", " and 1", " is odd", "()", " < 1"}) {
+  for (const char* chain : {" + 1", " ~ 1", ".a", "[0]", " | upper", " and 1", " is odd", "()", " < 1"}) {
     outcome("{{ 1" + repeat(chain, 100000) + " }}");  // an error or a text, but an end
   }
   outcome("{% if 1 %}" + repeat("{% elif 0 %}", 50000) + "{% endif %}");
