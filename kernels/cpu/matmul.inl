@@ -1,6 +1,14 @@
 // Panel kernels: 16 weight rows times up to 16 tokens. Pasted into isa_kernels.cc.
 // Accumulation orders are the contract of docs/numerics.md: a result never depends on the tile or the ISA.
 
+// Not under sanitizers: with every access checked, unrolled kernels take minutes to compile.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOCI_UNROLL(n)
+#else
+#define LOCI_PRAGMA(x) _Pragma(#x)
+#define LOCI_UNROLL(n) LOCI_PRAGMA(GCC unroll n)
+#endif
+
 // Sums of products that fit in 16 bits for codes of kBits (activations are within +-127), in groups of 4 elements.
 constexpr int groups_per_widening(int bits) { return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1; }
 
@@ -29,26 +37,26 @@ template <class Q, int kFirst, int kCount, int kN>
 LOCI_HD void dot_groups(const VecB w[8], const int8_t* q, const uint8_t* n, VecI out[kN]) {
 #if LOCI_WIDE_DOT
   for (int j = 0; j < kN; ++j) out[j] = Q::kOffset != 0 ? VecI::splat(load_i32(n + 4 * j)) : VecI::zero();
-#pragma GCC unroll 8
+  LOCI_UNROLL(8)
   for (int g = kFirst; g < kFirst + kCount; ++g) {
-#pragma GCC unroll 4
+    LOCI_UNROLL(4)
     for (int j = 0; j < kN; ++j) out[j] = dot4(out[j], w[g], q + kBlock * j + 4 * g);
   }
 #else
-#pragma GCC unroll 4
+  LOCI_UNROLL(4)
   for (int j = 0; j < kN; ++j) {
     VecI sum = VecI::zero();
     if constexpr (Q::kBits == 8) {
-#pragma GCC unroll 8
+      LOCI_UNROLL(8)
       for (int g = kFirst; g < kFirst + kCount; ++g) {
         sum = sum + widen(mul_pairs_offset128(w[g], q + kBlock * j + 4 * g));
       }
     } else {
       constexpr int kStep = groups_per_widening(Q::kBits) < kCount ? groups_per_widening(Q::kBits) : kCount;
-#pragma GCC unroll 8
+      LOCI_UNROLL(8)
       for (int first = kFirst; first < kFirst + kCount; first += kStep) {
         auto pairs = mul_pairs(w[first], q + kBlock * j + 4 * first);
-#pragma GCC unroll 8
+        LOCI_UNROLL(8)
         for (int g = first + 1; g < first + kStep; ++g) {
           pairs = pairs + mul_pairs(w[g], q + kBlock * j + 4 * g);
           pin(pairs);
@@ -74,7 +82,7 @@ LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minim
   if constexpr (!Q::kHalves) {
     VecI i[kN];
     dot_groups<Q, 0, 8, kN>(w, q, d + 2 * field, i);
-#pragma GCC unroll 4
+    LOCI_UNROLL(4)
     for (int j = 0; j < kN; ++j) {
       acc[j] = fma(to_float(i[j]), scale[0] * VecF::splat(load_f32(d + 4 * j)), acc[j]);
       if constexpr (Q::kHasMin) acc[j] = fma(minimum[0], VecF::splat(load_f32(d + field + 4 * j)), acc[j]);
@@ -83,7 +91,7 @@ LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minim
     VecI i0[kN], i1[kN];
     dot_groups<Q, 0, 4, kN>(w, q, n0, i0);
     dot_groups<Q, 4, 4, kN>(w, q, n1, i1);
-#pragma GCC unroll 4
+    LOCI_UNROLL(4)
     for (int j = 0; j < kN; ++j) {
       VecF sum = to_float(i0[j]) * scale[0];
       sum = fma(to_float(i1[j]), scale[1], sum);
@@ -107,14 +115,14 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
   constexpr int kWanted = VecF::kLanes == 16 ? (Q::kHalves ? 2 : 4) : 2;
   constexpr int kStep = kTokens >= kWanted ? kWanted : kTokens;
   VecF acc[kTokens];
-#pragma GCC unroll 16  // or the accumulators start their life in memory
+  LOCI_UNROLL(16)  // or the accumulators start their life in memory
   for (int t = 0; t < kTokens; ++t) {
     acc[t] = kContinue ? VecF::load(out + (t0 + t) * kPanelRows + r0) : VecF::zero();
   }
   const int block_bytes = kTileBytes * tile_tokens;
   for (int64_t first = 0; first < n_blocks; first += Q::kBlocks, panel += Q::kUnitBytes) {
     const Q unit(panel, r0);
-#pragma GCC unroll 1
+    LOCI_UNROLL(1)
     for (int b = 0; b < Q::kBlocks; ++b, tile += block_bytes) {
       VecB w[8];
       unit.template codes<kCodeShift<Q>>(b, w);
@@ -130,7 +138,7 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
         minimum[0] = unit.minimum(b, 0);
         if constexpr (Q::kHalves) minimum[1] = unit.minimum(b, 1);
       }
-#pragma GCC unroll 16
+      LOCI_UNROLL(16)
       for (int t = 0; t + kStep <= kTokens; t += kStep) {
         block_tokens<Q, kStep>(w, scale, minimum, tile, tile_tokens, t0 + t, acc + t);
       }
@@ -140,7 +148,7 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
       }
     }
   }
-#pragma GCC unroll 16
+  LOCI_UNROLL(16)
   for (int t = 0; t < kTokens; ++t) acc[t].store(out + (t0 + t) * kPanelRows + r0);
 }
 
@@ -179,10 +187,11 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
   case T:            \
     return panel_pass<Q, T, false>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
     switch (tile_tokens) {
-      LOCI_CASE(1)
-      LOCI_CASE(2)
-      LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12)
-          LOCI_CASE(14) LOCI_CASE(16) default : return;
+      // clang-format off
+      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
+      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
+      default: return;
+      // clang-format on
     }
 #undef LOCI_CASE
   } else {
@@ -269,7 +278,7 @@ void panel_unpack(const uint8_t* panel, int64_t k_begin, int64_t n, float* out) 
             const VecI word = as_int(w[g]);
             const VecI byte = VecI::splat(255), offset = VecI::splat(Q::kOffset);
             const VecI code[4] = {word & byte, shr<8>(word) & byte, shr<16>(word) & byte, shr<24>(word)};
-#pragma GCC unroll 4
+            LOCI_UNROLL(4)
             for (int i = 0; i < 4; ++i) {
               VecF value = scale * to_float(code[i] - offset);
               if constexpr (Q::kHasMin) value = value + minimum;
@@ -307,14 +316,14 @@ LOCI_HD void f32_blocks(const float* weights, int64_t n_in_block, const float* t
       }
     }
     for (int64_t k = 0; k < n_in_block; ++k) {
-#pragma GCC unroll 8
+      LOCI_UNROLL(8)
       for (int b = 0; b < kBlocks; ++b) {
         VecF w[kParts];
         for (int p = 0; p < kParts; ++p) {
           w[p] = VecF::load(weights + (k + b * kBlock) * kPanelRows + r0 + p * VecF::kLanes);
         }
         const float* x = tile + (k + b * kBlock) * tile_tokens;
-#pragma GCC unroll 16
+        LOCI_UNROLL(16)
         for (int t = 0; t < kTokens; ++t) {
           for (int p = 0; p < kParts; ++p) sum[b][t][p] = fma(w[p], VecF::splat(x[t]), sum[b][t][p]);
         }
@@ -358,11 +367,11 @@ void panel_f32(const float* weights, int64_t n, const float* tile, int tile_toke
     if constexpr (T <= kTokensPerPass) f32_pass<T>(weights, n, tile, tile_tokens, t0, acc); \
     break;
     switch (t1 - t0) {
-      LOCI_CASE(1)
-      LOCI_CASE(2)
-      LOCI_CASE(3)
-      LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8) LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14)
-          LOCI_CASE(16) default : break;
+      // clang-format off
+      LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
+      LOCI_CASE(10) LOCI_CASE(12) LOCI_CASE(14) LOCI_CASE(16)
+      default: break;
+      // clang-format on
     }
 #undef LOCI_CASE
   }

@@ -15,7 +15,11 @@
 namespace loci::cpu::LOCI_ISA {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kTokensPerPass = 4;  // the long kernels take minutes to compile with every access checked
+#else
 constexpr int kTokensPerPass = 16;
+#endif
 
 struct VecI {
   static constexpr int kLanes = 16;
