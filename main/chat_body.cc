@@ -1,5 +1,7 @@
 #include "main/chat_body.h"
 
+#include <algorithm>
+
 #include "kernels/error.h"
 #include "main/json_value.h"
 
@@ -21,6 +23,13 @@ bool flag(const Json& body, const char* name, bool fallback) {
   return body[name].get<bool>();
 }
 
+// Letters, digits, '_' and '-': templates put the role next to their control tokens.
+bool is_role_name(const std::string& role) {
+  return !role.empty() && role.size() <= 64 && std::all_of(role.begin(), role.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 // Text of a list of parts, one after the other.
 std::string join_parts(const Json& parts, const std::string& where) {
   std::string text;
@@ -30,7 +39,8 @@ std::string join_parts(const Json& parts, const std::string& where) {
       continue;
     }
     if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
-      reject(where, ".content: expected parts with a 'type', found ", part.dump().substr(0, 80));
+      reject(where, ".content: expected parts with a 'type', found ",
+             part.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80));
     }
     const std::string& type = part["type"].get_ref<const std::string&>();
     if (type != "text" && type != "input_text" && type != "output_text") {
@@ -89,8 +99,11 @@ void normalize_tool_calls(Json& message, const ChatTemplate& chat_template, cons
     if (chat_template.wants_object_arguments()) {
       if (!arguments.is_string()) continue;
       // A history may hold calls that a model broke off: what is no object stays the text it is.
-      Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
-      if (parsed.is_object()) arguments = std::move(parsed);
+      try {
+        Json parsed = parse_json(arguments.get_ref<const std::string&>(), here);
+        if (parsed.is_object()) arguments = std::move(parsed);
+      } catch (const Error&) {
+      }
     } else if (!arguments.is_string()) {
       arguments = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
     }
@@ -109,6 +122,10 @@ ChatBody parse_chat_body(const Json& body, const ChatTemplate& chat_template, bo
     const std::string where = at(i++);
     if (!message.is_object()) reject(where, ": expected an object, found ", message.type_name());
     if (!message.contains("role") || !message["role"].is_string()) reject(where, ".role: expected a string");
+    if (!is_role_name(message["role"].get_ref<const std::string&>())) {
+      reject(where, ".role: expected a name such as system, user, assistant or tool, found ",
+             message["role"].dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80));
+    }
     if (message["role"] == "developer") message["role"] = "system";
     normalize_content(message, chat_template, where);
     normalize_tool_calls(message, chat_template, where);

@@ -54,8 +54,15 @@ Value to_value(const Json& json, jinja::Origin origin, const std::string& what) 
 }
 
 Json parse_json(const std::string& text, const std::string& what) {
+  // Much in a JSON library recurses over the nesting: it is bounded here, before anything is built.
+  const auto check_depth = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > static_cast<int>(jinja::kMaxDepth)) {
+      fail(ErrorKind::kInvalidInput, what, ": nested more than ", jinja::kMaxDepth, " levels deep");
+    }
+    return true;
+  };
   try {
-    return Json::parse(text);
+    return Json::parse(text, check_depth);
   } catch (const Json::parse_error& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string message = error.what();

@@ -11,7 +11,7 @@ namespace loci::cli {
 // integers beyond 64 bits and for nesting or size beyond what templates may hold; `what` names the value.
 jinja::Value to_value(const nlohmann::ordered_json& json, jinja::Origin origin, const std::string& what);
 
-// Parses text. Throws Error(kInvalidInput) "what: ..., line 3, column 7: ..." when it is no JSON.
+// Parses text. Throws Error(kInvalidInput) "what: ..., line 3, column 7: ..." when it is no JSON or nested too deeply.
 nlohmann::ordered_json parse_json(const std::string& text, const std::string& what);
 
 // A JSON object as variables, "" as none: --chat-template-kwargs.
