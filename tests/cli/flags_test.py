@@ -5,7 +5,7 @@ import resource
 import subprocess
 import unittest
 
-from cli_testing import BINARY, TINY, TINY_RAW, TestCase, environment, main, run
+from cli_testing import BINARY, SANITIZED, TINY, TINY_RAW, TestCase, environment, main, run
 
 MAX = ("-n", "4", "-m", TINY)
 
@@ -179,6 +179,7 @@ class ModelFiles(TestCase):
         self.assertIn(full.code, (0, 1))
         self.assertTrue(full.code == 0 or "128" in full.error, full)
 
+    @unittest.skipIf(SANITIZED, "sanitizers turn mlock() into nothing")
     def test_s073_locked_memory_limit_gives_one_warning(self):
         def limit():
             ctypes.CDLL(None).prctl(24, 14, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_IPC_LOCK: root obeys the limit too

@@ -274,7 +274,7 @@ Bound::Bound(const Args& args, const char* function, std::initializer_list<const
 }
 
 const Value& Bound::operator[](size_t i) const {
-  static const Value kMissing;
+  static const Value kMissing{};
   return values_[i] != nullptr ? *values_[i] : kMissing;
 }
 
