@@ -17,7 +17,8 @@ using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string
 struct KvConfig {
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
-  int page_size = 16;  // tokens; a multiple of 16
+  int page_size = 16;      // tokens; a multiple of 16
+  int64_t swap_bytes = 0;  // most host memory for sequences that were swapped out
 };
 
 struct RopeOverrides {       // 0 / empty: from the model

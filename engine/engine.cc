@@ -96,7 +96,7 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
 void check_kv_memory(const ArchSpec& arch, const EngineConfig& config, int64_t n_spare) {
   const int64_t available = available_memory_bytes();
   if (available < 0) return;
-  const int64_t page_bytes = kv_bytes_per_page(arch, config.kv);
+  const int64_t page_bytes = kv_bytes_per_page(kv_layer_shapes(arch, config.kv), config.kv.page_size);
   const int64_t page_size = config.kv.page_size;
   const int64_t wanted = ((config.n_ctx + page_size - 1) / page_size + n_spare) * page_bytes;
   if (wanted <= available) return;
@@ -131,6 +131,8 @@ struct Engine::Impl {
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Scheduler> scheduler;
   ModelInfo info;
+  CacheNamespace ns;
+  std::vector<int32_t> last_kept;  // tokens of the sequence kept last
   RequestId next_id = 1;
 
   std::mutex cancel_mutex;
@@ -140,7 +142,7 @@ struct Engine::Impl {
 
   CacheIdentity cache_identity() const {
     const std::string device = info.backend.substr(0, info.backend.find(','));  // without the number of threads
-    return {fingerprint(*file, metadata, arch), device + (config.precise ? " precise" : "")};
+    return {ns.model, device + (config.precise ? " precise" : "")};
   }
 
   void process_cancellations() {
@@ -160,6 +162,7 @@ struct Engine::Impl {
 
   void finish(Sequence* sequence, FinishReason reason, const std::string& error = "") {
     const bool keep = sequence->cache_prompt && reason != FinishReason::kError;
+    if (keep) last_kept = sequence->kv.tokens;
     const std::unique_ptr<Sequence> taken = scheduler->remove(sequence, keep);
     LiveRequest& request = live(taken.get());
     const Clock::time_point now = Clock::now();
@@ -168,7 +171,7 @@ struct Engine::Impl {
     stats.error = error;
     stats.stop_string = reason == FinishReason::kStopString ? request.detokenizer.stop_found() : "";
     stats.n_prompt = request.n_prompt;
-    stats.n_cached = std::max<int64_t>(0, request.n_cached);
+    stats.n_cached = request.cache.n_cached;
     stats.seed = request.sampler.seed();
     if (request.has_started)
       stats.prompt_ms = ms_between(request.started, request.has_token ? request.first_token : now);
@@ -233,7 +236,7 @@ struct Engine::Impl {
       LiveRequest& request = live(sequence);
       const bool in_prompt = static_cast<int64_t>(request.tokens.size()) == request.n_prompt;
       if (in_prompt && request.request.sink != nullptr) {
-        request.request.sink->on_prompt(request.n_computed(), request.n_prompt, request.n_cached);
+        request.request.sink->on_prompt(request.n_computed(), request.n_prompt, request.cache.n_cached);
       }
     }
     // Rows of logits come in the order of the entries that asked for them.
@@ -325,7 +328,13 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   impl.weights = load_weights(*impl.file, impl.arch, *impl.backend,
                               {.keep_mapped = impl.config.use_mmap, .release = !impl.config.use_mlock}, progress);
   check_kv_memory(impl.arch, impl.config, n_spare);
-  impl.kv = std::make_unique<KvManager>(impl.arch, impl.config.kv, impl.config.n_ctx, n_spare, *impl.backend);
+  const int64_t page_size = impl.config.kv.page_size;
+  impl.kv = std::make_unique<KvManager>(kv_layer_shapes(impl.arch, impl.config.kv), impl.config.kv,
+                                        (impl.config.n_ctx + page_size - 1) / page_size + n_spare, *impl.backend);
+  impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
+             .k_format = impl.config.kv.k_format,
+             .v_format = impl.config.kv.v_format,
+             .variant = ""};
   impl.decoder = std::make_unique<Decoder>(impl.arch, impl.weights, *impl.kv, *impl.backend, impl.config.n_ubatch);
   impl.scheduler = std::make_unique<Scheduler>(
       SchedulerLimits{
@@ -367,6 +376,7 @@ RequestId Engine::submit(Request request) {
   sequence->tokens = sequence->request.prompt;
   sequence->n_prompt = static_cast<int64_t>(sequence->tokens.size());
   sequence->cache_prompt = sequence->request.cache_prompt;
+  sequence->ns = impl_->ns;
   sequence->wants_logits = sequence->request.max_tokens != 0;
   for (const int32_t token : sequence->tokens) sequence->sampler.accept(token, true);
   const RequestId id = sequence->id;
@@ -455,13 +465,17 @@ std::vector<std::vector<float>> Engine::evaluate_batch(std::span<const std::vect
 }
 
 void Engine::save_cache(const std::string& path) const {
-  const KvSequence* latest = impl_->kv->latest();
-  if (latest == nullptr) fail(ErrorKind::kInvalidInput, path, ": nothing to save: no request has been answered yet");
-  write_cache_file(path, impl_->cache_identity(), *impl_->kv, *latest);
+  HeldPages held(*impl_->kv);
+  held.sequence = impl_->kv->find(impl_->last_kept, impl_->ns);
+  if (held.sequence.tokens.empty()) {
+    fail(ErrorKind::kInvalidInput, path, ": nothing to save: no request has been answered yet");
+  }
+  write_cache_file(path, impl_->cache_identity(), *impl_->kv, held.sequence);
 }
 
 std::string Engine::load_cache(const std::string& path) {
-  return read_cache_file(path, impl_->cache_identity(), static_cast<int32_t>(impl_->arch.vocab_size), *impl_->kv);
+  return read_cache_file(path, impl_->cache_identity(), impl_->ns, static_cast<int32_t>(impl_->arch.vocab_size),
+                         *impl_->kv);
 }
 
 void Engine::clear_cache() { impl_->kv->clear(); }

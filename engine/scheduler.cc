@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/check.h"
 
@@ -38,9 +39,8 @@ bool Scheduler::make_room(Sequence& sequence, int64_t n_tokens) {
 bool Scheduler::admit_next() {
   if (waiting_.empty() || static_cast<int>(running_.size()) >= limits_.max_sequences) return false;
   Sequence& sequence = *waiting_.front();
-  // At least one token is computed again: without it there are no logits.
-  const std::span<const int32_t> reusable(sequence.tokens.data(), sequence.tokens.size() - 1);
-  if (sequence.cache_prompt) sequence.kv = kv_.match(reusable);
+  KvMatch found = sequence.cache_prompt ? kv_.match(sequence.tokens, sequence.ns) : KvManager::uncached();
+  sequence.kv = std::move(found.sequence);
   // Room for the others to grow, so that nobody is preempted at once.
   KvSequence headroom;
   const int64_t n_headroom = kHeadroomTokens * static_cast<int64_t>(running_.size());
@@ -49,13 +49,13 @@ bool Scheduler::admit_next() {
   kv_.release(std::move(headroom));
   if (!fits) {
     kv_.release(std::move(sequence.kv));
-    sequence.kv = {};
     // Others run and will free pages. With nobody running the pool holds any admissible prompt.
     if (!running_.empty()) return false;
+    sequence.kv = sequence.cache_prompt ? kv_.find({}, sequence.ns) : KvSequence();
     LOCI_CHECK(kv_.reserve(sequence.kv, static_cast<int64_t>(sequence.tokens.size())),
                "prompt larger than the pool: ", sequence.tokens.size());
   }
-  if (sequence.n_cached < 0) sequence.n_cached = std::min(sequence.n_computed(), sequence.n_prompt);
+  if (!std::exchange(sequence.admitted, true)) sequence.cache = std::move(found.report);
   running_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
   return true;
@@ -119,6 +119,10 @@ void Scheduler::commit(const Step& step) {
     const auto first = sequence.tokens.begin() + sequence.n_computed();
     const int32_t n_rows = step.batch.q_indptr[i + 1] - step.batch.q_indptr[i];
     sequence.kv.tokens.insert(sequence.kv.tokens.end(), first, first + n_rows);
+    // From here on others find the prompt.
+    if (sequence.n_computed() >= sequence.n_prompt && sequence.n_computed() - n_rows < sequence.n_prompt) {
+      kv_.publish(sequence.kv);
+    }
   }
 }
 

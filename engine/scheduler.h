@@ -22,8 +22,10 @@ struct Sequence {
   int64_t n_prompt = 0;
   bool cache_prompt = true;
   bool wants_logits = true;  // false: evaluate only
-  KvSequence kv;             // tokens whose K/V exist: a prefix of `tokens`
-  int64_t n_cached = -1;     // prompt tokens found in the cache at first admission; -1: never admitted
+  CacheNamespace ns;
+  KvSequence kv;          // tokens whose K/V exist: a prefix of `tokens`
+  CacheReport cache;      // of the first admission; n_cached is 0 before it
+  bool admitted = false;  // at least once
 
   virtual ~Sequence() = default;
   int64_t n_computed() const { return static_cast<int64_t>(kv.tokens.size()); }

@@ -163,7 +163,7 @@ ordered_json memory(const gguf::File& file, const ArchSpec& arch, int64_t n_ctx,
   if (n_ctx == 0) n_ctx = arch.n_ctx_train;
   int64_t weights = 0;
   for (const TensorView& tensor : file.tensors()) weights += tensor.n_bytes();
-  const int64_t page_bytes = kv_bytes_per_page(arch, kv);
+  const int64_t page_bytes = kv_bytes_per_page(kv_layer_shapes(arch, kv), kv.page_size);
   const int64_t n_pages = (n_ctx + kv.page_size - 1) / kv.page_size;
   return {{"n_ctx", n_ctx},
           {"cache_type_k", name(kv.k_format)},

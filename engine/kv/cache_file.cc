@@ -179,7 +179,8 @@ void write_cache_file(const std::string& path, const CacheIdentity& identity, co
   if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) refuse();
 }
 
-std::string read_cache_file(const std::string& path, const CacheIdentity& identity, int32_t vocab_size, KvManager& kv) {
+std::string read_cache_file(const std::string& path, const CacheIdentity& identity, const CacheNamespace& ns,
+                            int32_t vocab_size, KvManager& kv) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return str(path, ": ", std::strerror(errno));
@@ -207,12 +208,14 @@ std::string read_cache_file(const std::string& path, const CacheIdentity& identi
     return why("holds ", header.n_tokens, " tokens, the context has room for ",
                kv.n_pages() * static_cast<int64_t>(page_size));
   }
-  KvSequence sequence;
   // The checksum before the first page is taken: a damaged file costs no kept sequence its pages.
   if (!checksum_matches(file.get(), file_bytes)) return why("damaged: its checksum does not match");
   if (::lseek(file.get(), sizeof header, SEEK_SET) < 0) return why(std::strerror(errno));
-  if (!kv.reserve(sequence, static_cast<int64_t>(header.n_tokens)))
+  KvSequence sequence = kv.find({}, ns);
+  if (!kv.reserve(sequence, static_cast<int64_t>(header.n_tokens))) {
+    kv.release(std::move(sequence));
     return why("no free pages for ", header.n_tokens, " tokens");
+  }
   sequence.tokens.resize(header.n_tokens);
 
   XXH3_state_t hash;

@@ -21,7 +21,7 @@ void write_cache_file(const std::string& path, const CacheIdentity& identity, co
 
 // Reads a file into pages and keeps them for reuse. Returns an empty string, or why it was not used; then nothing
 // has changed. `vocab_size` bounds the tokens.
-[[nodiscard]] std::string read_cache_file(const std::string& path, const CacheIdentity& identity, int32_t vocab_size,
-                                          KvManager& kv);
+[[nodiscard]] std::string read_cache_file(const std::string& path, const CacheIdentity& identity,
+                                          const CacheNamespace& ns, int32_t vocab_size, KvManager& kv);
 
 }  // namespace loci

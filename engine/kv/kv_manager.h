@@ -1,72 +1,171 @@
-// KvManager: the only cache object the scheduler sees. Owns the K/V memory of all layers, its pages, and the pages
-// of finished sequences that later ones may continue from.
+// KvManager: the only cache object the scheduler sees. Owns the K/V memory of all layers, its pages, and the tree of
+// prefixes that live and finished sequences share.
 #pragma once
+#include <array>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/config.h"
+#include "engine/kv/cache_report.h"
 #include "engine/kv/page_pool.h"
+#include "engine/kv/radix_tree.h"
 #include "engine/model/arch.h"
 #include "kernels/backend.h"
 
 namespace loci {
 
-// The cached part of one sequence: K/V of tokens[0 .. tokens.size()) lie in `pages`, in order.
-//   pages   [>= ceil(tokens / page_size)]; those past the tokens are reserved for what comes next
-struct KvSequence {
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> pages;
+// What a layer stores per token. A draft model's layers follow the target's: one page id addresses all of them.
+struct KvLayerShape {
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  KvFormat k_format = KvFormat::kF16;
+  KvFormat v_format = KvFormat::kF16;
 };
+std::vector<KvLayerShape> kv_layer_shapes(const ArchSpec& arch, const KvConfig& config);
 
 // Bytes of one page over all layers.
-int64_t kv_bytes_per_page(const ArchSpec& arch, const KvConfig& config);
+int64_t kv_bytes_per_page(std::span<const KvLayerShape> layers, int page_size);
 
-// Invariants: every page is referenced once per KvSequence that lists it, live or kept; a page that a live sequence
-// writes to is referenced by that sequence alone (only pages that are full in both are shared).
+// The cached part of one live sequence: K/V of tokens[0 .. tokens.size()) lie in `pages`, in order. Whoever computes
+// a token appends it to `tokens`, after reserve() made room for it. Ends with keep(), release() or swap_out().
+struct KvSequence {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> pages;  // [>= ceil(tokens / page_size)]; those past the tokens are reserved for what comes next
+
+  KvSequence() = default;
+  KvSequence(KvSequence&& other) noexcept { *this = std::move(other); }
+  KvSequence& operator=(KvSequence&& other) noexcept {
+    tokens = std::exchange(other.tokens, {});
+    pages = std::exchange(other.pages, {});
+    node = std::exchange(other.node, nullptr);
+    n_tree_pages = std::exchange(other.n_tree_pages, 0);
+    return *this;
+  }
+
+ private:
+  friend class KvManager;
+  RadixNode* node = nullptr;  // locked; its path is the first n_tree_pages pages. nullptr: shares with nobody
+  int64_t n_tree_pages = 0;
+};
+
+struct KvMatch {
+  KvSequence sequence;
+  CacheReport report;
+};
+
+// A sequence whose pages lie in host memory. Pages that others used when it was swapped out are not in it: they are
+// looked for in the tree.
+struct HostKv {
+  std::vector<int32_t> tokens;
+
+  int64_t bytes() const { return static_cast<int64_t>(data.size()); }
+
+ private:
+  friend class KvManager;
+  RadixNode* root = nullptr;
+  int64_t first_page = 0;       // of the sequence's pages
+  std::vector<std::byte> data;  // page images, from first_page on
+};
+
+struct KvStats {
+  // Now. A page is free, cached (in the tree) or private to live sequences; cached ones are locked or evictable.
+  int64_t n_pages = 0, n_free = 0, n_cached = 0, n_locked = 0, n_private = 0;
+  int64_t n_cached_tokens = 0;  // tokens in the tree
+  int64_t swapped_bytes = 0;    // in host memory
+  // Since the start.
+  int64_t n_matches = 0, n_hits = 0;
+  int64_t n_prompt_tokens = 0, n_hit_tokens = 0;  // tokens asked for, tokens found
+  std::array<int64_t, 6> misses{};                // by MissCause
+  int64_t n_evicted_pages = 0, n_copied_pages = 0, n_swapped_out_pages = 0, n_swapped_in_pages = 0;
+};
+
+// Invariants: every page is referenced once per live sequence that lists it and once more if the tree holds it. What
+// a live sequence writes to after reserve() is referenced by that sequence alone. Pages in the tree are final: they
+// hold the K/V of whole pages of tokens, or the tail of a finished sequence.
 class KvManager {
  public:
-  // Allocates pages for n_tokens tokens, and `n_spare` more for half-filled ones. Throws Error(kOutOfMemory).
-  KvManager(const ArchSpec& arch, const KvConfig& config, int64_t n_tokens, int n_spare, Backend& backend);
+  // Throws Error(kOutOfMemory).
+  KvManager(std::span<const KvLayerShape> layers, const KvConfig& config, int64_t n_pages, Backend& backend);
 
-  // A sequence holding the longest kept prefix of `tokens` (may be empty).
-  KvSequence match(std::span<const int32_t> tokens);
-  // Makes room for `n_tokens` tokens in all, dropping kept sequences (oldest use first) when pages are short.
-  // False, with nothing changed for `sequence`, when that does not suffice.
+  // A live sequence on the longest cached prefix of `tokens`, and why it is not longer. The last token is never
+  // taken from the cache: without computing it there are no logits. A page of which only the first tokens agree is
+  // shared too; reserve() copies it.
+  KvMatch match(std::span<const int32_t> tokens, const CacheNamespace& ns);
+  // How many tokens match() would find. Changes nothing, counts nothing.
+  int64_t peek(std::span<const int32_t> tokens, const CacheNamespace& ns);
+  // An empty sequence that neither takes from the cache nor is kept.
+  static KvMatch uncached();
+  // As match(), without leaving a token out, and not counted.
+  KvSequence find(std::span<const int32_t> tokens, const CacheNamespace& ns);
+
+  // Lets others share the whole pages computed so far, and takes over the tree's pages where it has the same ones.
+  void publish(KvSequence& sequence);
+  // Makes room for `n_tokens` tokens in all: afterwards slots [sequence.tokens.size(), n_tokens) may be written.
+  // Evicts cached pages when free ones are short. False, with nothing changed for `sequence`, when that does not do.
   [[nodiscard]] bool reserve(KvSequence& sequence, int64_t n_tokens);
-  // Ends a live sequence: keeps it for reuse, or frees its pages.
+  // Forgets the tokens from n_tokens on and gives back the pages past the end, those only reserved included.
+  void truncate(KvSequence& sequence, int64_t n_tokens);
+  // A second sequence with the same tokens. Nothing is copied: the half-filled page is copied by the reserve() of
+  // whoever writes to it first. Publishes `sequence`.
+  KvSequence fork(KvSequence& sequence);
+  // Ends a live sequence: keeps it for reuse down to its last token, or frees its pages.
   void keep(KvSequence&& sequence);
   void release(KvSequence&& sequence);
-  // Drops all kept sequences.
+
+  // Moves a sequence to host memory, but for pages that other live sequences use as well. nullopt, with nothing
+  // changed, when it does not fit the budget (KvConfig::swap_bytes).
+  std::optional<HostKv> swap_out(KvSequence& sequence);
+  // Brings it back into `sequence`, copying only what has left the tree. False, with nothing changed, when pages are
+  // short. When pages that had been left in the tree were evicted, the sequence ends before them: the rest has to be
+  // computed again.
+  [[nodiscard]] bool swap_in(HostKv& host, KvSequence& sequence);
+  void discard(HostKv&& host);
+
+  // Drops all cached prefixes that no live sequence uses.
   void clear();
-  // The sequence kept last, or nullptr.
-  const KvSequence* latest() const { return kept_.empty() ? nullptr : &kept_.front(); }
 
   const KvLayer& layer(size_t i) const { return layers_[i]; }
+  std::span<const KvLayer> layers() const { return layers_; }
   size_t n_layers() const { return layers_.size(); }
   int page_size() const { return config_.page_size; }
-  int64_t n_free_pages() const { return pool_.n_free(); }
   int64_t n_pages() const { return pool_.n_pages(); }
-  int64_t n_kept() const { return static_cast<int64_t>(kept_.size()); }
+  int64_t n_free_pages() const { return pool_.n_free(); }
+  // Free pages and those that reserve() could evict (a page shared in part counts until it is copied).
+  int64_t n_available_pages() const { return pool_.n_free() + tree_.n_evictable_pages(); }
+  int64_t n_pages_for(int64_t n_tokens) const { return (n_tokens + config_.page_size - 1) / config_.page_size; }
   int64_t bytes() const { return bytes_; }
   const KvConfig& config() const { return config_; }
+  KvStats stats() const;
+  // Tokens for which `live` sequences hold pages without using them: at most page_size - 1 each, besides what they
+  // reserved.
+  int64_t unused_tokens(std::span<const KvSequence* const> live) const;
+
+  // A page of all layers as one piece of bytes, for files and host memory.
+  int64_t page_bytes() const { return page_bytes_; }
+  void read_page(int32_t page, std::span<std::byte> image) const;
+  void write_page(int32_t page, std::span<const std::byte> image);
+
   // `live`: all live sequences.
   void check_invariants(std::span<const KvSequence* const> live) const;
 
  private:
-  int64_t n_pages_for(int64_t n_tokens) const { return (n_tokens + config_.page_size - 1) / config_.page_size; }
-  std::optional<int32_t> allocate_or_evict();
+  KvSequence take(RadixMatch&& found, std::span<const int32_t> tokens);
+  int64_t final_pages(const KvSequence& sequence) const;
+  void release_pages(KvSequence& sequence, size_t n_left);
+  void copy_page(int32_t from, int32_t to);
 
   KvConfig config_;
   Backend& backend_;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, page_bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
   std::vector<KvLayer> layers_;
   PagePool pool_;
-  std::list<KvSequence> kept_;  // most recently used first
+  RadixTree tree_;
+  KvStats stats_;  // its counters and swapped_bytes
 };
 
 }  // namespace loci
