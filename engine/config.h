@@ -17,8 +17,9 @@ using LoadProgress = std::function<bool(int64_t done, int64_t total, std::string
 struct KvConfig {
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
-  int page_size = 16;      // tokens; a multiple of 16
-  int64_t swap_bytes = 0;  // most host memory for sequences that were swapped out
+  int page_size = 16;        // tokens; a multiple of 16
+  int64_t budget_bytes = 0;  // of the pool; 0: from n_ctx, max_sequences and the memory left (pool_size.h)
+  int64_t swap_bytes = 0;    // most host memory for sequences that were swapped out
 };
 
 struct RopeOverrides {       // 0 / empty: from the model
@@ -39,7 +40,7 @@ struct EngineConfig {
   bool precise = false;     // f32 activations; main/ then asks for f32 K/V too, unless told otherwise
   bool use_mmap = true;
   bool use_mlock = false;
-  int max_sequences = 1;  // sequences that may be live at once; the pool holds n_ctx tokens in all
+  int max_sequences = 1;  // sequences that may be live at once, each of at most n_ctx tokens
   KvConfig kv;
   RopeOverrides rope;
   std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"

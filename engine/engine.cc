@@ -10,6 +10,7 @@
 
 #include "engine/kv/cache_file.h"
 #include "engine/kv/kv_manager.h"
+#include "engine/kv/pool_size.h"
 #include "engine/memory.h"
 #include "engine/model/arch.h"
 #include "engine/model/decoder.h"
@@ -92,19 +93,13 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
   return config;
 }
 
-// Refuses a K/V pool that the machine cannot hold, saying what it could.
-void check_kv_memory(const ArchSpec& arch, const EngineConfig& config, int64_t n_spare) {
-  const int64_t available = available_memory_bytes();
-  if (available < 0) return;
-  const int64_t page_bytes = kv_bytes_per_page(kv_layer_shapes(arch, config.kv), config.kv.page_size);
-  const int64_t page_size = config.kv.page_size;
-  const int64_t wanted = ((config.n_ctx + page_size - 1) / page_size + n_spare) * page_bytes;
-  if (wanted <= available) return;
-  const int64_t fitting = std::max<int64_t>(0, available * 9 / 10 / page_bytes - n_spare) * page_size;
-  fail(ErrorKind::kOutOfMemory, "K/V cache of ", config.n_ctx, " tokens in ", name(config.kv.k_format), "/",
-       name(config.kv.v_format), " needs ", bytes_text(wanted), ", ", bytes_text(available), " are available; ",
-       fitting > 0 ? str("a context of ", fitting, " tokens (-c ", fitting, ") would fit")
-                   : str("no context would fit"));
+int64_t n_pool_pages(std::span<const KvLayerShape> layers, const EngineConfig& config) {
+  return pool_pages({.page_bytes = kv_bytes_per_page(layers, config.kv.page_size),
+                     .page_size = config.kv.page_size,
+                     .n_ctx = config.n_ctx,
+                     .max_sequences = config.max_sequences,
+                     .budget_bytes = config.kv.budget_bytes,
+                     .available_bytes = available_memory_bytes()});
 }
 
 void check_weight_memory(const gguf::File& file) {
@@ -282,6 +277,10 @@ struct Engine::Impl {
       fail(ErrorKind::kInvalidInput, "prompt of ", tokens.size(), " tokens does not fit the context of ", config.n_ctx,
            " tokens");
     }
+    if (static_cast<int64_t>(tokens.size()) > info.n_kv_tokens) {
+      fail(ErrorKind::kInvalidInput, "prompt of ", tokens.size(), " tokens does not fit the ", info.n_kv_tokens,
+           " tokens of --kv-budget");
+    }
     for (const int32_t token : tokens) {
       if (token < 0 || token >= arch.vocab_size) {
         fail(ErrorKind::kInvalidInput, "prompt: expected token ids from 0 to ", arch.vocab_size - 1, ", found ", token);
@@ -315,8 +314,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   check_weights(*impl.file, impl.arch);
   impl.tokenizer = Tokenizer::from_metadata(impl.metadata);
   impl.config = complete(config, impl.arch);
-  const int n_spare = impl.config.max_sequences + 1;  // half-filled pages, and the copy of a shared one
-  check_kv_memory(impl.arch, impl.config, n_spare);
+  const std::vector<KvLayerShape> kv_layers = kv_layer_shapes(impl.arch, impl.config.kv);
+  n_pool_pages(kv_layers, impl.config);  // refused before minutes are spent on the weights
   check_weight_memory(*impl.file);
   impl.backend = backend != nullptr ? std::move(backend)
                                     : make_cpu_backend({.n_threads = impl.config.n_threads,
@@ -327,10 +326,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   }
   impl.weights = load_weights(*impl.file, impl.arch, *impl.backend,
                               {.keep_mapped = impl.config.use_mmap, .release = !impl.config.use_mlock}, progress);
-  check_kv_memory(impl.arch, impl.config, n_spare);
-  const int64_t page_size = impl.config.kv.page_size;
-  impl.kv = std::make_unique<KvManager>(kv_layer_shapes(impl.arch, impl.config.kv), impl.config.kv,
-                                        (impl.config.n_ctx + page_size - 1) / page_size + n_spare, *impl.backend);
+  const int64_t n_pages = n_pool_pages(kv_layers, impl.config);
+  impl.kv = std::make_unique<KvManager>(kv_layers, impl.config.kv, n_pages, *impl.backend);
   impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
              .k_format = impl.config.kv.k_format,
              .v_format = impl.config.kv.v_format,
@@ -351,6 +348,11 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   info.n_ctx = impl.config.n_ctx;
   info.weight_bytes = impl.weights.bytes;
   info.kv_bytes = impl.kv->bytes();
+  info.n_kv_tokens = n_pages * impl.config.kv.page_size;
+  if (info.n_kv_tokens < info.n_ctx) {
+    log_warn("--kv-budget holds ", info.n_kv_tokens, " tokens, the context has ", info.n_ctx,
+             ": a request ends when the budget is used up");
+  }
   info.backend = impl.backend->describe();
   info.chat_template = impl.metadata.find_string("tokenizer.chat_template").value_or("");
   return engine;
@@ -437,8 +439,8 @@ std::vector<std::vector<float>> Engine::evaluate_batch(std::span<const std::vect
   for (const std::vector<int32_t>& sequence : sequences) {
     impl_->check_tokens(sequence);
     if (impl_->kv->reserve(held.emplace_back(*impl_->kv).sequence, static_cast<int64_t>(sequence.size()))) continue;
-    fail(ErrorKind::kOutOfMemory, "no free K/V pages for ", sequences.size(), " sequences: the context holds ",
-         impl_->config.n_ctx, " tokens in all");
+    fail(ErrorKind::kOutOfMemory, "no free K/V pages for ", sequences.size(), " sequences: the pool holds ",
+         impl_->info.n_kv_tokens, " tokens in all");
   }
   const auto n_vocab = static_cast<size_t>(impl_->arch.vocab_size);
   while (true) {

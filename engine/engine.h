@@ -27,6 +27,7 @@ struct ModelInfo {
   std::string path, name, architecture, quantization;  // "Q4_K - Medium" style text from what the file holds
   int64_t n_params = 0, file_bytes = 0, n_ctx_train = 0, n_ctx = 0;
   int64_t weight_bytes = 0, kv_bytes = 0;  // memory held
+  int64_t n_kv_tokens = 0;                 // for which the K/V pool has room, over all sequences
   std::string backend;
   std::string chat_template;  // Jinja source, empty when the file has none
 };

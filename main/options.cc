@@ -1,6 +1,9 @@
 #include "main/options.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <regex>
 
@@ -27,6 +30,23 @@ KvFormat parse_kv_format(const std::string& flag, const std::string& text) {
     }
   }
   fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected f32, f16 or bf16, found '", text, "'");
+}
+
+// "512M", "2GiB", "1.5g": powers of 1024; a bare number is bytes.
+int64_t parse_size(const std::string& flag, const std::string& text) {
+  static const std::regex kSize("([0-9]+(\\.[0-9]+)?) ?(([KMGT])(i?B)?|B)?", std::regex::icase);
+  std::smatch parts;
+  double bytes = 0;
+  if (std::regex_match(text, parts, kSize)) {
+    bytes = std::strtod(parts[1].str().c_str(), nullptr);
+    const std::string unit = parts[4].str();
+    if (!unit.empty())
+      bytes *= std::pow(1024.0, 1.0 + static_cast<double>(std::string("KMGT").find(std::toupper(unit[0]))));
+  }
+  if (bytes < 1 || bytes > 0x1p62) {
+    fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected a size as 512M or 2GiB, found '", text, "'");
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 // "a=int:1,b=str:x,y" -> {"a", "int:1"}, {"b", "str:x,y"}: a comma separates only where a new KEY=TYPE: follows.
@@ -185,6 +205,17 @@ void add_model_options(CLI::App& app, EngineConfig& config) {
          "type of cached V: f32, f16 (default), bf16")
       ->group(kModelGroup)
       ->type_name("T");
+  app.add_option_function<std::string>(
+         "--kv-budget",
+         [&config](const std::string& v) { config.kv.budget_bytes = v == "auto" ? 0 : parse_size("--kv-budget", v); },
+         "memory for cached K/V, as 512M or 2GiB; auto: a context for each sequence if half of the free memory will do")
+      ->group(kModelGroup)
+      ->type_name("SIZE");
+  app.add_option("--kv-page-size", config.kv.page_size, "tokens of a page of cached K/V, a multiple of 16")
+      ->check(CLI::Range(1, 4096))
+      ->group(kModelGroup)
+      ->type_name("N")
+      ->capture_default_str();
   app.add_option_function<std::string>(
          "--lm,--load-mode",
          [&config](const std::string& mode) {

@@ -63,6 +63,26 @@ TEST(Flags, TakeValuesApartOrAfterAnEqualsSign) {
   EXPECT_FLOAT_EQ(flags.sampling.params.temperature, -0.5f);
 }
 
+TEST(Flags, SizesHaveUnits) {
+  const auto budget = [](const char* text) { return parse_all({"--kv-budget", text}).config.kv.budget_bytes; };
+  EXPECT_EQ(budget("512M"), int64_t{512} << 20);
+  EXPECT_EQ(budget("2GiB"), int64_t{2} << 30);
+  EXPECT_EQ(budget("1.5k"), 1536);
+  EXPECT_EQ(budget("3 MB"), int64_t{3} << 20);
+  EXPECT_EQ(budget("4096"), 4096);
+  EXPECT_EQ(budget("auto"), 0);
+  EXPECT_EQ(parse_all({"--kv-page-size", "32"}).config.kv.page_size, 32);
+  {
+    const Environment environment("LLAMA_ARG_KV_BUDGET", "1G");
+    EXPECT_EQ(parse_all({}).config.kv.budget_bytes, int64_t{1} << 30);
+    EXPECT_EQ(budget("2G"), int64_t{2} << 30);
+  }
+  for (const char* bad : {"", "0", "-1", "12X", "1e9", "many", "99999999999T", "1 2"}) {
+    EXPECT_THAT(error_of({"--kv-budget", bad}),
+                ::testing::AllOf(HasSubstr("--kv-budget"), HasSubstr("expected a size")));
+  }
+}
+
 TEST(Flags, ValuesMayLookLikeFlagsAndMayBeEmpty) {
   EXPECT_EQ(parse_all({"-p", "--version"}).prompt.text, "--version");
   EXPECT_EQ(parse_all({"-p", ""}).prompt.text, "");

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/kv/kv_manager.h"
+#include "engine/model/arch.h"
 #include "kernels/backend.h"
 #include "kernels/error.h"
 #include "tests/support/reference_backend.h"
@@ -45,6 +47,13 @@ inline EngineConfig tiny_config(const std::string& path) {
   config.n_threads = 1;
   config.kv.k_format = config.kv.v_format = KvFormat::kF32;
   return config;
+}
+
+// A K/V pool of just enough pages for n_tokens tokens, whatever n_ctx and max_sequences are.
+inline void limit_pool(EngineConfig& config, int64_t n_tokens) {
+  const ArchSpec arch = read_arch(gguf::File::open(config.model_path).metadata());
+  const int64_t n_pages = (n_tokens + config.kv.page_size - 1) / config.kv.page_size;
+  config.kv.budget_bytes = n_pages * kv_bytes_per_page(kv_layer_shapes(arch, config.kv), config.kv.page_size);
 }
 
 inline std::unique_ptr<Engine> load_engine(const EngineConfig& config, const std::string& backend = "reference") {

@@ -254,6 +254,7 @@ TEST(Engine, PreemptionChangesNothing) {
     config.n_ctx = 160;
     config.max_sequences = 4;
     config.n_ubatch = 48;
+    test::limit_pool(config, 160);
   });
   std::vector<RecordingSink> sinks(12);
   for (size_t i = 0; i < sinks.size(); ++i) {
@@ -322,6 +323,21 @@ TEST(Engine, ALateCancelDoesNotHitTheNextRequest) {
   EXPECT_EQ(test::generate(*engine, {1, 2, 3}, 4).size(), 4u);
 }
 
+// A pool smaller than the context: told when loading; requests are refused or end where it does.
+TEST(Engine, APoolSmallerThanTheContext) {
+  const auto engine = load_with([](EngineConfig& config) { test::limit_pool(config, 100); });
+  EXPECT_EQ(engine->info().n_ctx, 256);
+  EXPECT_EQ(engine->info().n_kv_tokens, 112);
+  EXPECT_THAT(test::error_of([&] { test::generate(*engine, random_tokens(113, 1), 1); }),
+              testing::AllOf(HasSubstr("113 tokens"), HasSubstr("112 tokens of --kv-budget")));
+  RecordingSink sink;
+  engine->submit(greedy(random_tokens(100, 1), 50, sink));
+  engine->run_until_idle();
+  EXPECT_EQ(sink.stats.reason, FinishReason::kContextFull);
+  EXPECT_EQ(sink.tokens.size(), 13u);
+  EXPECT_EQ(sink.tokens, test::generate(*test::load_tiny({}), random_tokens(100, 1), 13));
+}
+
 // One embedding row is NaN: requests with that token fail, others go on, and the pages that the NaN went through
 // do no harm later.
 TEST(Engine, NanEndsOneRequestAlone) {
@@ -359,6 +375,7 @@ TEST(Engine, Soak) {
         config.n_ctx = 128;
         config.max_sequences = 8;
         config.n_ubatch = 32;
+        test::limit_pool(config, 128);
       },
       {.n_layers = 1, .dim = 16, .n_heads = 2, .n_kv_heads = 1, .head_dim = 8, .ffn_dim = 16});
   std::mt19937 random(9);
