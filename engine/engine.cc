@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/cache_text.h"
 #include "engine/kv/cache_file.h"
 #include "engine/kv/kv_manager.h"
 #include "engine/kv/pool_size.h"
@@ -167,6 +168,9 @@ struct Engine::Impl {
     stats.stop_string = reason == FinishReason::kStopString ? request.detokenizer.stop_found() : "";
     stats.n_prompt = request.n_prompt;
     stats.n_cached = request.cache.n_cached;
+    stats.cache_miss = cache_miss_text(
+        request.cache, std::span(request.tokens).first(static_cast<size_t>(request.n_prompt)), *tokenizer);
+    stats.cache = std::move(request.cache);
     stats.seed = request.sampler.seed();
     if (request.has_started)
       stats.prompt_ms = ms_between(request.started, request.has_token ? request.first_token : now);

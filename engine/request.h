@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/kv/cache_report.h"
 #include "engine/sampling/sampler.h"
 
 namespace loci {
@@ -25,6 +26,8 @@ struct RequestStats {
   std::string error;        // when reason is kError
   int64_t n_prompt = 0;     // prompt tokens
   int64_t n_cached = 0;     // of these, taken from the cache
+  CacheReport cache;        // why not more
+  std::string cache_miss;   // the same in words, empty when nothing was missed (cache_text.h)
   int64_t n_predicted = 0;  // tokens generated (an end token counts)
   double prompt_ms = 0;     // time spent on the prompt tokens that were not cached
   double predicted_ms = 0;

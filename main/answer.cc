@@ -146,7 +146,7 @@ std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
                 rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted - 1, stats.predicted_ms),
                 static_cast<long long>(stats.n_cached), static_cast<long long>(stats.n_prompt + stats.n_predicted),
                 static_cast<long long>(n_ctx));
-  return text;
+  return text + (stats.cache_miss.empty() ? "" : "\n[ Cache: " + visible_controls(stats.cache_miss) + " ]");
 }
 
 void load_prompt_cache(Engine& engine, const std::string& path) {

@@ -34,7 +34,8 @@ struct Answer {
 // the request failed.
 Answer answer(Engine& engine, const AnswerRequest& request, Console& console);
 
-// "[ Prompt: 123.4 t/s | Generation: 45.6 t/s | cached 0 | context 31/8192 ]"
+// "[ Prompt: 123.4 t/s | Generation: 45.6 t/s | cached 0 | context 31/8192 ]", and in a second line why a part of the
+// prompt was not in the cache, if it could have been.
 std::string timings_text(const RequestStats& stats, int64_t n_ctx);
 
 // Loads --prompt-cache; a file that does not fit is said to be unused. An absent file is fine.

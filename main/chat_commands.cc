@@ -149,8 +149,11 @@ CommandOutcome stats(Context& context, const std::string&) {
                 rate(totals.n_prompt - totals.n_cached, totals.prompt_ms), static_cast<long long>(totals.n_predicted),
                 totals.predicted_ms, rate(totals.n_predicted, totals.predicted_ms),
                 bytes_text(static_cast<double>(info.weight_bytes)).c_str(),
-                bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_ctx));
-  context.console.note(text, Style::kDim);
+                bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_kv_tokens));
+  std::string cache = "\ncache      last prompt: " + std::to_string(totals.last.n_cached) + " of " +
+                      std::to_string(totals.last.n_prompt) + " tokens found";
+  if (!totals.last.cache_miss.empty()) cache += "; " + visible_controls(totals.last.cache_miss);
+  context.console.note(text + (totals.n_answers > 0 ? cache : ""), Style::kDim);
   return CommandOutcome::kGoOn;
 }
 

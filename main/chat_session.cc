@@ -79,6 +79,7 @@ Answer ChatSession::answer_last(int64_t seed) {
   totals_.n_predicted += result.stats.n_predicted;
   totals_.prompt_ms += result.stats.prompt_ms;
   totals_.predicted_ms += result.stats.predicted_ms;
+  totals_.last = result.stats;
   return result;
 }
 

@@ -32,6 +32,7 @@ struct ChatFlags {
 struct ChatTotals {
   int64_t n_answers = 0, n_prompt = 0, n_cached = 0, n_predicted = 0;
   double prompt_ms = 0, predicted_ms = 0;
+  RequestStats last;  // of the last answer
 };
 
 class ChatSession {

@@ -21,7 +21,7 @@ struct CacheReport {
   int64_t n_cached = 0;  // tokens taken from the cache
   MissCause cause = MissCause::kNone;
   // kDiffers: the first position at which prompt and cache differ, and what the cache holds from there on (a few
-  // tokens, of the branch used last). Otherwise -1 and empty.
+  // tokens, of the branch used last). Otherwise -1 and empty. They may stem from anybody's request: not for strangers.
   int64_t first_difference = -1;
   std::vector<int32_t> cached_there;
 };

@@ -208,8 +208,14 @@ CacheReport RadixTree::explain(const RadixNode* root, std::span<const int32_t> t
   if (branch == nullptr) return report;
   report.cause = MissCause::kDiffers;
   report.first_difference = report.n_cached;
-  const std::span<const int32_t> there = std::span(branch->tokens).subspan(static_cast<size_t>(found.n_partial));
-  append(report.cached_there, there.first(std::min(there.size(), kMaxShown)));
+  std::span<const int32_t> there = std::span(branch->tokens).subspan(static_cast<size_t>(found.n_partial));
+  while (branch != nullptr && report.cached_there.size() < kMaxShown) {
+    append(report.cached_there, there.first(std::min(there.size(), kMaxShown - report.cached_there.size())));
+    const auto newest = std::max_element(branch->children.begin(), branch->children.end(),
+                                         [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
+    branch = newest == branch->children.end() ? nullptr : newest->get();
+    if (branch != nullptr) there = branch->tokens;
+  }
   return report;
 }
 

@@ -179,6 +179,12 @@ class Cache(TestCase):
         self.assertGreater(cached[1], 20, result)
         self.assertGreater(cached[2], cached[1], result)
 
+    def test_a_miss_is_explained(self):
+        result = chat("hello there\n/undo\nhello you\n/stats\n", "--show-timings")
+        self.assertRegex(result.error, r'\[ Cache: differs at token \d+, after ".*": the prompt has " you.*, the cache " there')
+        self.assertRegex(result.error, r'last prompt: \d+ of \d+ tokens found; differs at token')
+        self.assertNotIn("[ Cache:", chat("hello there\nand you\n/regen\n", "--show-timings").error)
+
     def test_prompt_cache_file(self):
         path = self.temporary("prompt.cache")
 

@@ -167,6 +167,29 @@ TEST(Engine, NothingOfTheFileIsNeededWithoutMmap) {
   EXPECT_EQ(test::generate(*test::load_engine(config), {1, 2, 3}, 8), expected);
 }
 
+TEST(Engine, SaysWhereAPromptLeftTheCache) {
+  const auto engine = test::load_tiny({});
+  const auto ask = [&](const std::string& text) {
+    RecordingSink sink;
+    engine->submit(greedy(engine->tokenizer().encode(text, false, false), 1, sink));
+    engine->run_until_idle();
+    return sink.stats;
+  };
+  EXPECT_EQ(ask("What is the capital of France? \"Paris\"\n").cache.cause, MissCause::kEmpty);
+  const RequestStats same = ask("What is the capital of France? \"Paris\"\n");
+  EXPECT_EQ(same.cache.cause, MissCause::kNone);
+  EXPECT_EQ(same.cache_miss, "");
+  EXPECT_EQ(same.n_cached, same.n_prompt - 1);
+  const RequestStats other = ask("What is the capital of France? \"Rome\"\n");
+  EXPECT_EQ(other.cache.cause, MissCause::kDiffers);
+  EXPECT_EQ(other.cache.n_cached, other.n_cached);
+  EXPECT_THAT(other.cache_miss, testing::AllOf(HasSubstr("France? \\\"\": the prompt has \"Rome\\\"\\n\""),
+                                               HasSubstr("the cache \"Paris\\\"\\n\"")));
+  // A character cut between two tokens.
+  const RequestStats cut = ask("What is the capital of France? \"\xc3\xa9");
+  EXPECT_THAT(cut.cache_miss, HasSubstr("the prompt has \"\xc3\xa9\""));
+}
+
 TEST(Engine, ReusesTheLongestPrefix) {
   const auto engine = test::load_tiny({});
   std::vector<int32_t> tokens = random_tokens(50, 1);

@@ -162,10 +162,10 @@ TEST(RadixTree, TellsWhatTheCacheHoldsInstead) {
   CacheReport report = forest.report({1, 2, 3, 4, 5, 6, 0});
   EXPECT_EQ(report.cause, MissCause::kDiffers);
   EXPECT_EQ(report.first_difference, 6);
-  EXPECT_EQ(report.cached_there, (Tokens{7, 8}));
+  EXPECT_EQ(report.cached_there, (Tokens{7, 8, 9}));
   report = forest.report({1, 2, 3, 4, 6, 6});
   EXPECT_EQ(report.first_difference, 4);
-  EXPECT_EQ(report.cached_there, (Tokens{5, 6, 7, 8}));  // the branch used last
+  EXPECT_EQ(report.cached_there, (Tokens{5, 6, 7, 8, 9}));  // the branch used last
   EXPECT_EQ(forest.report({1, 2, 3, 4, 5, 6, 7, 8, 9, 1}).cause, MissCause::kNone);
   EXPECT_EQ(forest.report({1, 2, 3, 4, 5, 6, 7}).cause, MissCause::kNone);
   forest.tree.evict(2);  // the branch with 8, and the tail
