@@ -143,14 +143,14 @@ CommandOutcome stats(Context& context, const std::string&) {
                 "answers    %lld\n"
                 "prompts    %lld tokens, of these %lld cached; %.1f ms, %.1f t/s\n"
                 "generated  %lld tokens; %.1f ms, %.1f t/s\n"
-                "memory     %s weights, %s K/V for %lld tokens",
+                "memory     %s weights, %s K/V for %lld tokens\n",
                 static_cast<long long>(totals.n_answers), static_cast<long long>(totals.n_prompt),
                 static_cast<long long>(totals.n_cached), totals.prompt_ms,
                 rate(totals.n_prompt - totals.n_cached, totals.prompt_ms), static_cast<long long>(totals.n_predicted),
                 totals.predicted_ms, rate(totals.n_predicted, totals.predicted_ms),
                 bytes_text(static_cast<double>(info.weight_bytes)).c_str(),
                 bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_ctx));
-  context.console.note(text, Style::kDim);
+  context.console.note(text + summary(context.session.engine().metrics()), Style::kDim);
   return CommandOutcome::kGoOn;
 }
 
