@@ -19,7 +19,8 @@ struct KvConfig {
   KvFormat v_format = KvFormat::kF16;
   int page_size = 16;        // tokens; a multiple of 16
   int64_t budget_bytes = 0;  // of the pool; 0: from n_ctx, max_sequences and the memory left (pool_size.h)
-  int64_t swap_bytes = 0;    // most host memory for sequences that were swapped out
+  // Most host memory for sequences that were swapped out; -1: as much as the pages, at most a quarter of what is free.
+  int64_t swap_bytes = -1;
 };
 
 struct RopeOverrides {       // 0 / empty: from the model
@@ -29,6 +30,9 @@ struct RopeOverrides {       // 0 / empty: from the model
   double yarn_ext_factor = -1, yarn_attn_factor = -1, yarn_beta_fast = -1, yarn_beta_slow = -1;
   int64_t yarn_orig_ctx = 0;
 };
+
+// How a sequence makes way when pages are short: its K/V are computed again later, or copied to a host buffer.
+enum class Preemption { kAuto, kRecompute, kSwap };  // kAuto: what is estimated to take less time
 
 struct EngineConfig {
   std::string model_path;
@@ -41,6 +45,12 @@ struct EngineConfig {
   bool use_mmap = true;
   bool use_mlock = false;
   int max_sequences = 1;  // sequences that may be live at once, each of at most n_ctx tokens
+  int max_queue = 0;      // requests that may wait for admission; 0: any number
+  // While others decode, a step takes only as many prompt rows as it can compute in this time (and at least
+  // Scheduler::kMinPrefillRows): a long prompt delays a token by no more. 0: no such limit.
+  double max_stall_ms = 200;
+  double ageing_ms = 10000;  // time without service that lifts a request by one priority class
+  Preemption preemption = Preemption::kAuto;
   KvConfig kv;
   RopeOverrides rope;
   std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"

@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kMaxContext = int64_t{1} << 24;
 constexpr int kMaxUbatch = 1 << 16;
 constexpr int kMaxSequences = 1 << 12;
+constexpr int kMaxSamples = 1 << 10;
 
 double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
@@ -42,14 +43,25 @@ struct LiveRequest : Sequence {
   LiveRequest(Request r, const Tokenizer& tokenizer)
       : request(std::move(r)),
         sampler(request.sampling, tokenizer),
-        detokenizer(tokenizer, request.stops, request.show_special) {}
+        detokenizer(tokenizer, request.stops, request.show_special) {
+    tokens = std::move(request.prompt);
+    n_prompt = static_cast<int64_t>(tokens.size());
+    priority = request.priority;
+    cache_prompt = request.cache_prompt;
+    wants_logits = request.max_tokens != 0;
+    for (const int32_t token : tokens) sampler.accept(token, true);
+    if (request.timeout_ms >= 0) deadline = submitted + std::chrono::milliseconds(request.timeout_ms);
+  }
 
-  Request request;
+  Request request;  // its prompt has moved into `tokens`
   Sampler sampler;
   Detokenizer detokenizer;
   RequestStats stats;
-  Clock::time_point started, first_token;
+  Clock::time_point submitted = Clock::now(), deadline = Clock::time_point::max();
+  Clock::time_point started, first_token, last_token;
   bool has_started = false, has_token = false;
+  // Further samples, until the prompt is computed: then they are forked off.
+  std::vector<std::unique_ptr<LiveRequest>> samples;
 };
 
 LiveRequest& live(Sequence* sequence) { return static_cast<LiveRequest&>(*sequence); }
@@ -90,6 +102,13 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
   require_range("micro-batch size", config.n_ubatch, 1, INT32_MAX);
   config.n_batch = static_cast<int>(std::min<int64_t>(config.n_batch, config.n_ctx));
   config.n_ubatch = std::min(config.n_ubatch, config.n_batch);
+  require_range("queue limit", config.max_queue, 0, INT32_MAX);
+  if (!(config.max_stall_ms >= 0)) {
+    fail(ErrorKind::kInvalidInput, "longest stall: expected milliseconds >= 0, found ", config.max_stall_ms);
+  }
+  if (!(config.ageing_ms > 0)) {
+    fail(ErrorKind::kInvalidInput, "ageing time: expected milliseconds > 0, found ", config.ageing_ms);
+  }
   require_range("micro-batch size", config.n_ubatch, 1, kMaxUbatch);
   return config;
 }
@@ -136,24 +155,51 @@ struct Engine::Impl {
   std::atomic<bool> cancel_some{false};  // cancel_ids is not empty
   std::atomic<bool> cancel_everything{false};
 
+  Metrics metrics;
+  mutable std::mutex metrics_mutex;
+  Metrics published_metrics;  // guarded by metrics_mutex: `metrics` as of the last step
+
   CacheIdentity cache_identity() const {
     const std::string device = info.backend.substr(0, info.backend.find(','));  // without the number of threads
     return {ns.model, device + (config.precise ? " precise" : "")};
   }
 
+  // Ends what was cancelled and what is late.
   void process_cancellations() {
-    if (cancel_everything.exchange(false)) {
-      for (Sequence* sequence : scheduler->sequences()) finish(sequence, FinishReason::kCancelled);
-    }
-    if (!cancel_some.exchange(false)) return;
+    const bool everything = cancel_everything.exchange(false);
     std::vector<RequestId> ids;
-    {
+    if (cancel_some.exchange(false)) {
       const std::lock_guard lock(cancel_mutex);
       ids.swap(cancel_ids);
     }
+    const Clock::time_point now = Clock::now();
     for (Sequence* sequence : scheduler->sequences()) {
-      if (std::find(ids.begin(), ids.end(), sequence->id) != ids.end()) finish(sequence, FinishReason::kCancelled);
+      if (everything || std::find(ids.begin(), ids.end(), sequence->id) != ids.end()) {
+        finish(sequence, FinishReason::kCancelled);
+      } else if (live(sequence).deadline <= now) {
+        finish(sequence, FinishReason::kDeadline);
+      }
     }
+  }
+
+  // Asked at layer borders: has the step lost its point? It has when at least half of its rows belong to requests that
+  // were cancelled or are late. For fewer the others would lose more than is won.
+  bool abandons(const Step& step) {
+    if (cancel_everything) return true;
+    std::vector<RequestId> ids;
+    if (cancel_some) {
+      const std::lock_guard lock(cancel_mutex);
+      ids = cancel_ids;
+    }
+    const Clock::time_point now = Clock::now();
+    int64_t n_lost = 0;
+    for (size_t i = 0; i < step.entries.size(); ++i) {
+      const bool cancelled = std::find(ids.begin(), ids.end(), step.entries[i]->id) != ids.end();
+      if (cancelled || live(step.entries[i]).deadline <= now) {
+        n_lost += step.batch.q_indptr[i + 1] - step.batch.q_indptr[i];
+      }
+    }
+    return n_lost > 0 && 2 * n_lost >= step.batch.n_rows();
   }
 
   void finish(Sequence* sequence, FinishReason reason, const std::string& error = "") {
@@ -161,6 +207,14 @@ struct Engine::Impl {
     if (keep) last_kept = sequence->kv.tokens;
     const std::unique_ptr<Sequence> taken = scheduler->remove(sequence, keep);
     LiveRequest& request = live(taken.get());
+    report(request, reason, error);
+    for (const auto& sample : request.samples) {
+      sample->cache.n_cached = request.cache.n_cached;
+      report(*sample, reason, error);
+    }
+  }
+
+  void report(LiveRequest& request, FinishReason reason, const std::string& error) {
     const Clock::time_point now = Clock::now();
     RequestStats& stats = request.stats;
     stats.reason = reason;
@@ -172,18 +226,25 @@ struct Engine::Impl {
         request.cache, std::span(request.tokens).first(static_cast<size_t>(request.n_prompt)), *tokenizer);
     stats.cache = std::move(request.cache);
     stats.seed = request.sampler.seed();
+    stats.queue_ms = ms_between(request.submitted, request.has_started ? request.started : now);
     if (request.has_started)
       stats.prompt_ms = ms_between(request.started, request.has_token ? request.first_token : now);
     if (request.has_token) stats.predicted_ms = ms_between(request.first_token, now);
+    ++metrics.n_finished[static_cast<size_t>(reason)];
     if (request.request.sink != nullptr) request.request.sink->on_finish(request.detokenizer.finish(), stats);
   }
 
   // One row of logits has come for a request: choose, show, go on or end.
   void take_logits(LiveRequest& request, std::span<const float> logits) {
+    const Clock::time_point now = Clock::now();
     if (!request.has_token) {
       request.has_token = true;
-      request.first_token = Clock::now();
+      request.first_token = now;
+      metrics.first_token_ms.add(ms_between(request.submitted, now));
+    } else {
+      metrics.between_tokens_ms.add(ms_between(request.last_token, now));
     }
+    request.last_token = now;
     const auto n_nan = std::count_if(logits.begin(), logits.end(), [](float v) { return std::isnan(v); });
     if (n_nan > 0) {
       finish(&request, FinishReason::kError,
@@ -199,6 +260,7 @@ struct Engine::Impl {
     request.sampler.accept(*token, false);
     request.tokens.push_back(*token);
     ++request.stats.n_predicted;
+    ++metrics.n_generated_tokens;
     const bool ends = request.request.stop_at_end && tokenizer->is_end_of_generation(*token);
     const std::string text = ends && !request.request.show_special ? "" : request.detokenizer.add(*token);
     if (request.request.sink != nullptr) {
@@ -215,28 +277,69 @@ struct Engine::Impl {
 
   bool step() {
     process_cancellations();
-    Step next = scheduler->next_step();
+    const Clock::time_point start = Clock::now();
+    Step next = scheduler->next_step(ms_between({}, start));
     for (Sequence* sequence : next.stuck) finish(sequence, FinishReason::kContextFull);
-    if (next.batch.empty()) return !scheduler->idle();
-    const Clock::time_point now = Clock::now();
+    if (!next.batch.empty()) compute(next, start);
+    publish_metrics();
+    return !scheduler->idle();
+  }
+
+  void compute(const Step& next, Clock::time_point start) {
     for (Sequence* sequence : next.entries) {
       LiveRequest& request = live(sequence);
-      if (!request.has_started) request.started = now;
+      if (request.has_started) continue;
       request.has_started = true;
+      request.started = start;
+      metrics.queue_ms.add(ms_between(request.submitted, start));
     }
-    if (!decoder->forward(next.batch, &cancel_everything)) return true;  // cancelled half way: the next step ends them
-    scheduler->commit(next);
+    ++metrics.n_steps;
+    if (!decoder->forward(next.batch, [&] { return abandons(next); })) {
+      ++metrics.n_abandoned_steps;  // the next step ends what was cancelled and computes the rest again
+      return;
+    }
+    const double step_ms = ms_between(start, Clock::now());
+    metrics.step_ms.add(step_ms);
+    metrics.n_prefill_rows += next.n_prefill_rows;
+    metrics.n_decode_rows += next.n_decode_rows;
+    scheduler->commit(next, step_ms);
     deliver(next);
-    return !scheduler->idle();
+  }
+
+  void publish_metrics() {
+    metrics.n_waiting = scheduler->n_waiting();
+    metrics.n_running = scheduler->n_running();
+    metrics.pages_total = kv->n_pages();
+    const KvStats stats = kv->stats();
+    metrics.pages_free = stats.n_free;
+    metrics.pages_used = stats.n_private + stats.n_locked;
+    metrics.pages_cached = stats.n_cached - stats.n_locked;
+    metrics.n_evicted_pages = stats.n_evicted_pages;
+    metrics.swapped_bytes = stats.swapped_bytes;
+    const std::lock_guard lock(metrics_mutex);
+    published_metrics = metrics;
+  }
+
+  // The prompt of a request with n > 1 is computed: each further sample goes on from a fork, with its own draw.
+  void fork_samples(LiveRequest& request, std::span<const float> logits) {
+    for (std::unique_ptr<LiveRequest>& sample : std::exchange(request.samples, {})) {
+      LiveRequest& forked = *sample;
+      forked.has_started = true;
+      forked.started = request.started;
+      scheduler->fork(request, std::move(sample));
+      take_logits(forked, logits);
+    }
   }
 
   void deliver(const Step& done) {
     for (Sequence* sequence : done.entries) {
       LiveRequest& request = live(sequence);
-      const bool in_prompt = static_cast<int64_t>(request.tokens.size()) == request.n_prompt;
-      if (in_prompt && request.request.sink != nullptr) {
-        request.request.sink->on_prompt(request.n_computed(), request.n_prompt, request.cache.n_cached);
-      }
+      if (static_cast<int64_t>(request.tokens.size()) != request.n_prompt) continue;
+      const auto tell = [&](TokenSink* sink) {
+        if (sink != nullptr) sink->on_prompt(request.n_computed(), request.n_prompt, request.cache.n_cached);
+      };
+      tell(request.request.sink);
+      for (const auto& sample : request.samples) tell(sample->request.sink);
     }
     // Rows of logits come in the order of the entries that asked for them.
     std::vector<Sequence*> wanting;
@@ -253,8 +356,10 @@ struct Engine::Impl {
       const int64_t count = std::min(decoder->max_logit_rows(), decoder->n_logit_rows() - first);
       const std::span<const float> logits = decoder->logits(first, count);
       for (int64_t row = 0; row < count; ++row) {
-        take_logits(live(wanting[static_cast<size_t>(first + row)]),
-                    logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab));
+        LiveRequest& request = live(wanting[static_cast<size_t>(first + row)]);
+        const std::span<const float> own = logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab);
+        fork_samples(request, own);
+        take_logits(request, own);
       }
     }
   }
@@ -331,16 +436,24 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   impl.weights = load_weights(*impl.file, impl.arch, *impl.backend,
                               {.keep_mapped = impl.config.use_mmap, .release = !impl.config.use_mlock}, progress);
   const int64_t n_pages = n_pool_pages(kv_layers, impl.config);
+  if (impl.config.kv.swap_bytes < 0) {
+    const int64_t pool_bytes = n_pages * kv_bytes_per_page(kv_layers, impl.config.kv.page_size);
+    const int64_t available = available_memory_bytes();
+    impl.config.kv.swap_bytes = available < 0 ? pool_bytes : std::min(pool_bytes, available / 4);
+  }
   impl.kv = std::make_unique<KvManager>(kv_layers, impl.config.kv, n_pages, *impl.backend);
   impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
              .k_format = impl.config.kv.k_format,
              .v_format = impl.config.kv.v_format,
              .variant = ""};
   impl.decoder = std::make_unique<Decoder>(impl.arch, impl.weights, *impl.kv, *impl.backend, impl.config.n_ubatch);
-  impl.scheduler = std::make_unique<Scheduler>(
-      SchedulerLimits{
-          .n_ubatch = impl.config.n_ubatch, .n_batch = impl.config.n_batch, .max_sequences = impl.config.max_sequences},
-      *impl.kv);
+  impl.scheduler = std::make_unique<Scheduler>(SchedulerLimits{.n_ubatch = impl.config.n_ubatch,
+                                                               .n_batch = impl.config.n_batch,
+                                                               .max_sequences = impl.config.max_sequences,
+                                                               .max_stall_ms = impl.config.max_stall_ms,
+                                                               .ageing_ms = impl.config.ageing_ms,
+                                                               .preemption = impl.config.preemption},
+                                               *impl.kv, impl.metrics);
   ModelInfo& info = impl.info;
   info.path = config.model_path;
   info.name = impl.metadata.find_string("general.name").value_or("");
@@ -372,21 +485,34 @@ const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
 const ArchSpec& Engine::arch() const { return impl_->arch; }
 
 RequestId Engine::submit(Request request) {
-  impl_->check_tokens(request.prompt);
-  if (const std::string wrong = check(request.sampling, impl_->tokenizer->vocab_size()); !wrong.empty()) {
+  Impl& impl = *impl_;
+  impl.check_tokens(request.prompt);
+  if (const std::string wrong = check(request.sampling, impl.tokenizer->vocab_size()); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
   }
-  if (impl_->scheduler->idle()) impl_->cancel_everything = false;  // meant for requests that have ended since
-  auto sequence = std::make_unique<LiveRequest>(std::move(request), *impl_->tokenizer);
-  sequence->id = impl_->next_id++;
-  sequence->tokens = sequence->request.prompt;
-  sequence->n_prompt = static_cast<int64_t>(sequence->tokens.size());
-  sequence->cache_prompt = sequence->request.cache_prompt;
-  sequence->ns = impl_->ns;
-  sequence->wants_logits = sequence->request.max_tokens != 0;
-  for (const int32_t token : sequence->tokens) sequence->sampler.accept(token, true);
-  const RequestId id = sequence->id;
-  impl_->scheduler->add(std::move(sequence));
+  require_range("n", request.n, 1, kMaxSamples);
+  if (request.n > 1 && request.sinks.size() != static_cast<size_t>(request.n)) {
+    fail(ErrorKind::kInvalidInput, "n: expected ", request.n, " sinks, found ", request.sinks.size());
+  }
+  if (impl.config.max_queue > 0 && impl.scheduler->n_queued() >= impl.config.max_queue) {
+    ++impl.metrics.n_refused;
+    impl.publish_metrics();
+    throw QueueFull(str(impl.scheduler->n_queued(), " requests wait already, which is the limit"));
+  }
+  if (impl.scheduler->idle()) impl.cancel_everything = false;  // meant for requests that have ended since
+  if (request.n > 1) request.sink = request.sinks.front();
+  auto first = std::make_unique<LiveRequest>(request, *impl.tokenizer);
+  const RequestId id = first->id = impl.next_id++;
+  first->ns = impl.ns;
+  for (int i = 1; i < request.n; ++i) {
+    request.sink = request.sinks[static_cast<size_t>(i)];
+    request.sampling.seed = static_cast<int64_t>(first->sampler.seed() + static_cast<uint64_t>(i));
+    first->samples.push_back(std::make_unique<LiveRequest>(request, *impl.tokenizer));
+    first->samples.back()->id = id;
+    first->samples.back()->ns = impl.ns;
+  }
+  impl.metrics.n_submitted += request.n;
+  impl.scheduler->add(std::move(first), ms_between({}, Clock::now()));
   return id;
 }
 
@@ -404,6 +530,11 @@ void Engine::cancel(RequestId id) {
 }
 
 void Engine::cancel_all() { impl_->cancel_everything = true; }
+
+Metrics Engine::metrics() const {
+  const std::lock_guard lock(impl_->metrics_mutex);
+  return impl_->published_metrics;
+}
 
 void Engine::evaluate(std::span<const int32_t> tokens, int64_t first_logit_row, int chunk,
                       const std::function<void(int64_t, std::span<const float>)>& on_row) {

@@ -1,5 +1,5 @@
 // Engine: the public face. Loads a model, takes Requests, runs steps. One thread owns it: submit, step and the
-// sinks run there; cancel() may be called from any thread, cancel_all() from a signal handler as well.
+// sinks run there; cancel() and metrics() may be called from any thread, cancel_all() from a signal handler as well.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "engine/batch.h"
 #include "engine/config.h"
+#include "engine/metrics.h"
 #include "engine/request.h"
 #include "engine/text/tokenizer.h"
 #include "gguf/gguf.h"
@@ -49,13 +50,16 @@ class Engine {
   const ArchSpec& arch() const;
 
   // Queues a request. Throws Error(kInvalidInput) with both counts when the prompt does not fit the context, and
-  // when sampling parameters are out of range.
+  // when sampling parameters are out of range; QueueFull when max_queue requests wait already.
   RequestId submit(Request request);
   // One forward pass for whoever is due. False when nothing is left to do.
   bool step();
   void run_until_idle();
+  // Ends a request, all its samples; a step that mostly works for it is abandoned at the next layer border.
   void cancel(RequestId id);
   void cancel_all();  // async-signal-safe
+  // As of the end of the last step.
+  Metrics metrics() const;
 
   // Plain evaluation for perplexity and tests: a fresh sequence, `chunk` rows at a time (0: n_ubatch), logits of
   // the rows from `first_logit_row` on, handed out row by row in order. The logits are the model's own.

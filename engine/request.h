@@ -8,6 +8,7 @@
 
 #include "engine/kv/cache_report.h"
 #include "engine/sampling/sampler.h"
+#include "kernels/error.h"
 
 namespace loci {
 
@@ -16,6 +17,7 @@ enum class FinishReason {
   kStopString,   // a stop string was met
   kLimit,        // max_tokens reached
   kContextFull,  // no room left in the context
+  kDeadline,     // timeout_ms passed
   kCancelled,
   kError,  // see RequestStats::error
 };
@@ -29,6 +31,7 @@ struct RequestStats {
   CacheReport cache;        // why not more
   std::string cache_miss;   // the same in words, empty when nothing was missed (cache_text.h)
   int64_t n_predicted = 0;  // tokens generated (an end token counts)
+  double queue_ms = 0;      // from submit to the first step
   double prompt_ms = 0;     // time spent on the prompt tokens that were not cached
   double predicted_ms = 0;
   uint64_t seed = 0;  // seed in use
@@ -55,8 +58,23 @@ struct Request {
   int n_top_logprobs = 0;     // > 0: TokenSink gets that many alternatives
   bool cache_prompt = true;   // reuse and keep K/V of this request
   TokenSink* sink = nullptr;  // not owned; outlives the request
+
+  // Parallel samples of one prompt, which is computed once. Sample i draws with seed + i: it is the answer that the
+  // request alone would get with that seed. They share the id; each ends for itself.
+  int n = 1;
+  std::vector<TokenSink*> sinks;  // with n > 1 in place of `sink`: one per sample
+  // Higher goes first: for admission, for prompt rows and for who keeps its pages. A request that waits rises one
+  // class per EngineConfig::ageing_ms, so none waits for ever.
+  int priority = 0;
+  int64_t timeout_ms = -1;  // from submit to the last token, then kDeadline; -1: none
 };
 
 using RequestId = int64_t;
+
+// Engine::submit refuses a request because max_queue others wait: nothing is wrong with it, later it may be taken.
+class QueueFull : public Error {
+ public:
+  explicit QueueFull(const std::string& message) : Error(ErrorKind::kUnsupported, message) {}
+};
 
 }  // namespace loci

@@ -143,7 +143,7 @@ CommandOutcome stats(Context& context, const std::string&) {
                 "answers    %lld\n"
                 "prompts    %lld tokens, of these %lld cached; %.1f ms, %.1f t/s\n"
                 "generated  %lld tokens; %.1f ms, %.1f t/s\n"
-                "memory     %s weights, %s K/V for %lld tokens",
+                "memory     %s weights, %s K/V for %lld tokens\n",
                 static_cast<long long>(totals.n_answers), static_cast<long long>(totals.n_prompt),
                 static_cast<long long>(totals.n_cached), totals.prompt_ms,
                 rate(totals.n_prompt - totals.n_cached, totals.prompt_ms), static_cast<long long>(totals.n_predicted),
@@ -153,7 +153,7 @@ CommandOutcome stats(Context& context, const std::string&) {
   std::string cache = "\ncache      last prompt: " + std::to_string(totals.last.n_cached) + " of " +
                       std::to_string(totals.last.n_prompt) + " tokens found";
   if (!totals.last.cache_miss.empty()) cache += "; " + visible_controls(totals.last.cache_miss);
-  context.console.note(text + (totals.n_answers > 0 ? cache : ""), Style::kDim);
+  context.console.note(text + (totals.n_answers > 0 ? cache : "") + summary(context.session.engine().metrics()), Style::kDim);
   return CommandOutcome::kGoOn;
 }
 

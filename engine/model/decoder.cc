@@ -47,7 +47,7 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   plan_.angles.resize(arch.ropes.size());
 }
 
-bool Decoder::forward(const Batch& batch, const std::atomic<bool>* abandon) {
+bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) {
   const int64_t n_rows = batch.n_rows();
   LOCI_CHECK(n_rows > 0 && n_rows <= max_rows_, "rows of a batch: ", n_rows);
   n_logit_rows_ = 0;
@@ -64,10 +64,12 @@ bool Decoder::forward(const Batch& batch, const std::atomic<bool>* abandon) {
   }
   backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
-    if (abandon != nullptr && abandon->load(std::memory_order_relaxed)) return false;
+    if (abandon && abandon()) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
     attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(i), plan_, first_row, a_, backend_);
-    if (first_row < n_rows) ffn_block(arch_, weights_.layers[i], plan_, first_row, a_, backend_);
+    if (first_row == n_rows) continue;
+    if (abandon && abandon()) return false;
+    ffn_block(arch_, weights_.layers[i], plan_, first_row, a_, backend_);
   }
   // The final norm packs the wanted rows together; runs of neighbours go in one call.
   const std::vector<int32_t>& rows = batch.logit_rows;

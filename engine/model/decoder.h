@@ -1,7 +1,7 @@
 // Decoder: the one forward pass. Batch -> K/V in pages, hidden rows -> logits rows. Knows no sampling, no requests.
 #pragma once
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,9 +67,10 @@ class Decoder {
   Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows);
 
   // Writes K/V of every row into its slot and computes the hidden rows of batch.logit_rows.
-  // False when `abandon` became true on the way: some K/V of the batch's rows is then missing, nothing else changed.
+  // `abandon` is asked twice per layer; when it says true, forward returns false: some K/V of the batch's rows is then
+  // missing, nothing else changed.
   // REQUIRES: n_rows <= max_rows; slots and pages as AttentionArgs wants them; tokens within the vocabulary.
-  [[nodiscard]] bool forward(const Batch& batch, const std::atomic<bool>* abandon = nullptr);
+  [[nodiscard]] bool forward(const Batch& batch, const std::function<bool()>& abandon = {});
 
   // Logits of batch.logit_rows[first .. first + count) of the last forward: [count, vocab_size], valid until the
   // next call.  REQUIRES: count <= max_logit_rows().

@@ -121,6 +121,22 @@ class Terminal:
     def interrupt(self):
         self.send(b"\x03")  # through the terminal, as a person does
 
+    def interrupt_twice(self, gap):
+        """Two signals. The kernel merges a second one with a first that a starved program has not been given yet."""
+        self.interrupt()
+        time.sleep(gap)
+        while self._interrupt_is_pending():
+            time.sleep(0.001)
+        self.interrupt()
+
+    def _interrupt_is_pending(self):
+        try:
+            with open("/proc/%d/status" % self.process.pid) as status:
+                pending = next(line for line in status if line.startswith("ShdPnd:"))
+        except OSError:
+            return False
+        return int(pending.split()[1], 16) >> (signal.SIGINT - 1) & 1 == 1
+
     def resize(self, columns):
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process.send_signal(signal.SIGWINCH)

@@ -3,7 +3,6 @@ import json
 import os
 import signal
 import stat
-import time
 import unittest
 
 from cli_testing import SMOLLM2, TestCase, Terminal, environment, main, needs, run
@@ -77,18 +76,14 @@ class Interrupts(TestCase):
             terminal.prompt()
             terminal.line("Tell me a long story.")
             terminal.expect(r"story.*\n.{30}")
-            terminal.interrupt()
-            time.sleep(0.05)
-            terminal.interrupt()
+            terminal.interrupt_twice(0.05)
             self.left_cleanly(terminal, 130, 3)
 
     def test_s068_twice_while_the_prompt_is_evaluated(self):
         path = self.temporary("long.txt", "word " * 3500)
         with Terminal(*LONG_ANSWER, "-f", path) as terminal:
             terminal.expect(r"prompt \[")
-            terminal.interrupt()
-            time.sleep(0.02)
-            terminal.interrupt()
+            terminal.interrupt_twice(0.02)
             self.left_cleanly(terminal, 130, 5)
 
     def test_termination_restores_the_terminal(self):

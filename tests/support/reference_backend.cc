@@ -62,6 +62,8 @@ int64_t v_index(int offset, int channel, int head_dim) {
 
 class ReferenceBackend final : public Backend {
  public:
+  explicit ReferenceBackend(std::function<void()> on_attention) : on_attention_(std::move(on_attention)) {}
+
   std::string describe() const override { return "reference, 1 thread"; }
   void set_threads(int, int) override {}
 
@@ -176,6 +178,7 @@ class ReferenceBackend final : public Backend {
   }
 
   void attention(const AttentionArgs& args) override {
+    if (on_attention_) on_attention_();
     for (size_t s = 0; s + 1 < args.q_indptr.size(); ++s) {
       const int32_t* pages = args.page_indices.data() + args.page_indptr[s];
       for (int32_t r = args.q_indptr[s]; r < args.q_indptr[s + 1]; ++r) attend_row(args, pages, r);
@@ -230,10 +233,14 @@ class ReferenceBackend final : public Backend {
       }
     }
   }
+
+  std::function<void()> on_attention_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<Backend> make_reference_backend(std::function<void()> on_attention) {
+  return std::make_unique<ReferenceBackend>(std::move(on_attention));
+}
 
 }  // namespace loci::test
