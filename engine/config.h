@@ -39,6 +39,7 @@ struct EngineConfig {
   bool use_mmap = true;
   bool use_mlock = false;
   int max_sequences = 1;  // sequences that may be live at once; the pool holds n_ctx tokens in all
+  std::string draft_model_path;  // a smaller model of the same vocabulary for Speculation; empty: none
   KvConfig kv;
   RopeOverrides rope;
   std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"
