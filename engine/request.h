@@ -22,6 +22,13 @@ enum class FinishReason {
   kError,  // see RequestStats::error
 };
 
+// How guesses fared, in tokens.
+struct SpeculationStats {
+  int64_t n_rounds = 0;  // steps that checked guesses
+  int64_t n_drafted = 0, n_accepted = 0;
+  std::vector<int64_t> drafted_at, accepted_at;  // rounds with a guess at the i-th place behind the sequence; right there
+};
+
 struct RequestStats {
   FinishReason reason = FinishReason::kEndToken;
   std::string stop_string;  // when reason is kStopString
@@ -35,6 +42,7 @@ struct RequestStats {
   double prompt_ms = 0;     // time spent on the prompt tokens that were not cached
   double predicted_ms = 0;
   uint64_t seed = 0;  // seed in use
+  SpeculationStats speculation;
 };
 
 // Called by the thread that runs Engine::step().
@@ -48,6 +56,19 @@ class TokenSink {
   virtual void on_finish(std::string_view text, const RequestStats& stats) = 0;
 };
 
+enum class SpeculationMode { kNone, kNgram, kDraft, kAuto };
+
+// Guessing tokens ahead and checking several in one step. Changes speed alone: the tokens are the same.
+struct Speculation {
+  SpeculationMode mode = SpeculationMode::kNone;  // kAuto: whatever promises most, the draft model if there is one
+  int max_tokens = 16;                            // most guesses of one step
+  int min_tokens = 0;                             // fewer are not worth a try
+  float p_min = 0;                                // the draft model stops at a guess it finds less probable
+  int width = 1;                                  // alternatives at each place: more than one makes a tree
+  bool adaptive = true;                           // only as many guesses as pay; false: as many as there are
+  bool shared_ngrams = false;                     // n-grams of other requests too
+};
+
 struct Request {
   std::vector<int32_t> prompt;  // token ids, at least one
   SamplingParams sampling;
@@ -57,6 +78,7 @@ struct Request {
   bool stop_at_end = true;    // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
   int n_top_logprobs = 0;     // > 0: TokenSink gets that many alternatives
   bool cache_prompt = true;   // reuse and keep K/V of this request
+  Speculation speculation;
   TokenSink* sink = nullptr;  // not owned; outlives the request
 
   // Parallel samples of one prompt, which is computed once. Sample i draws with seed + i: it is the answer that the

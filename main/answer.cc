@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -117,6 +118,7 @@ Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
   job.max_tokens = request.max_tokens;
   job.stops = request.stops;
   job.show_special = request.show_special;
+  job.speculation = request.speculation;
   job.sink = &sink;
   const interrupt::Answering answering(engine);
   engine.submit(std::move(job));
@@ -140,12 +142,23 @@ std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
   const auto rate = [](int64_t tokens, double ms) {
     return ms > 0 && tokens > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0;
   };
-  char text[200];
+  const SpeculationStats& guesses = stats.speculation;
+  std::string drafts;
+  if (guesses.n_drafted > 0) {
+    drafts = " | drafted " + std::to_string(guesses.n_drafted) + ", accepted " + std::to_string(guesses.n_accepted) + " (";
+    constexpr size_t kPlaces = 5;
+    for (size_t i = 0; i < std::min(guesses.drafted_at.size(), kPlaces); ++i) {
+      const int64_t accepted = i < guesses.accepted_at.size() ? guesses.accepted_at[i] : 0;
+      drafts += (i > 0 ? " " : "") + std::to_string((200 * accepted + guesses.drafted_at[i]) / (2 * guesses.drafted_at[i])) + "%";
+    }
+    drafts += ")";
+  }
+  char text[300];
   // The first token comes with the prompt's last row: its time is the prompt's.
-  std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld ]",
+  std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld%s ]",
                 rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted - 1, stats.predicted_ms),
                 static_cast<long long>(stats.n_cached), static_cast<long long>(stats.n_prompt + stats.n_predicted),
-                static_cast<long long>(n_ctx));
+                static_cast<long long>(n_ctx), drafts.c_str());
   return text + (stats.cache_miss.empty() ? "" : "\n[ Cache: " + visible_controls(stats.cache_miss) + " ]");
 }
 

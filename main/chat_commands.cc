@@ -150,10 +150,11 @@ CommandOutcome stats(Context& context, const std::string&) {
                 totals.predicted_ms, rate(totals.n_predicted, totals.predicted_ms),
                 bytes_text(static_cast<double>(info.weight_bytes)).c_str(),
                 bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_kv_tokens));
-  std::string cache = "\ncache      last prompt: " + std::to_string(totals.last.n_cached) + " of " +
+  std::string cache = "cache      last prompt: " + std::to_string(totals.last.n_cached) + " of " +
                       std::to_string(totals.last.n_prompt) + " tokens found";
   if (!totals.last.cache_miss.empty()) cache += "; " + visible_controls(totals.last.cache_miss);
-  context.console.note(text + (totals.n_answers > 0 ? cache : "") + summary(context.session.engine().metrics()), Style::kDim);
+  context.console.note(text + (totals.n_answers > 0 ? cache + "\n" : "") + summary(context.session.engine().metrics()),
+                       Style::kDim);
   return CommandOutcome::kGoOn;
 }
 

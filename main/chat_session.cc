@@ -63,6 +63,7 @@ Answer ChatSession::answer_last(int64_t seed) {
   request.max_tokens = conversation.n_predict;
   request.stops = flags_.prompt.stops;
   request.show_special = flags_.prompt.show_special;
+  request.speculation = flags_.speculation.params;
   request.split_reasoning = !format_->raw() && flags_.chat.separate_reasoning;
   if (flags_.prompt.verbose_prompt) {
     log_line(LogLevel::kOutput, describe_tokens(engine_->tokenizer(), request.prompt.tokens));

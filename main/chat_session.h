@@ -20,6 +20,7 @@ struct ChatFlags {
   PromptOptions prompt;
   ChatOptions chat;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   std::optional<bool> color;
   bool simple_io = false;
   bool multiline = false;

@@ -140,6 +140,7 @@ int cmd_chat(const std::vector<std::string>& args) {
   add_chat_flags(*app, flags);
   add_color_option(*app, flags.color);
   add_sampling_options(*app, flags.sampling);
+  add_speculation_options(*app, flags.config, flags.speculation);
   if (!parse(*app, args)) return 0;
   if (const std::string wrong = check(flags.sampling.params, INT32_MAX); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
@@ -148,6 +149,7 @@ int cmd_chat(const std::vector<std::string>& args) {
   Console console(flags.color, flags.simple_io);
   const std::optional<std::string> first = read_prompt(flags.prompt, false);
   flags.config.model_path = resolve_model(flags.config.model_path);
+  finish_speculation(flags.config, flags.speculation);
   return ChatLoop(flags, console).run(first);
 }
 

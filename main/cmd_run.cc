@@ -30,11 +30,13 @@ int cmd_run(const std::vector<std::string>& args) {
   PromptOptions prompt_options;
   ChatOptions chat;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   std::optional<bool> color;
   add_prompt_options(*app, prompt_options, true);
   add_model_options(*app, config);
   add_chat_options(*app, chat);
   add_sampling_options(*app, sampling);
+  add_speculation_options(*app, config, speculation);
   add_color_option(*app, color);
   if (!parse(*app, args)) return 0;
   if (const std::string wrong = check(sampling.params, INT32_MAX); !wrong.empty()) {
@@ -48,6 +50,7 @@ int cmd_run(const std::vector<std::string>& args) {
          "no prompt: give it as words, with -p or -f, or through a pipe; 'loci chat' holds a conversation");
   }
   config.model_path = resolve_model(config.model_path);
+  finish_speculation(config, speculation);
   const std::unique_ptr<Engine> engine = load_with_progress(config);
   const ChatFormat format(*engine, chat);
   if (const std::string taken = apply_recommended(sampling, engine->metadata()); !taken.empty()) {
@@ -63,6 +66,7 @@ int cmd_run(const std::vector<std::string>& args) {
   request.max_tokens = prompt_options.n_predict;
   request.stops = prompt_options.stops;
   request.show_special = prompt_options.show_special;
+  request.speculation = speculation.params;
   request.split_reasoning = !format.raw() && chat.separate_reasoning;
   if (prompt_options.verbose_prompt) {
     log_line(LogLevel::kOutput, describe_tokens(engine->tokenizer(), request.prompt.tokens));

@@ -26,11 +26,13 @@ constexpr ForeignFlags kForeign[] = {
     {"mmproj mm mmproj-url mmu no-mmproj mmproj-auto mmproj-offload image audio image-min-tokens image-max-tokens",
      "models see text only"},
     {"grammar grammar-file j json-schema jf json-schema-file", "constrained output is not implemented"},
-    {"md model-draft spec-draft-model spec-type spec-default spec-draft-n-max spec-draft-n-min spec-draft-p-min "
-     "spec-draft-p-split ngld gpu-layers-draft devd device-draft ctkd cache-type-k-draft ctvd cache-type-v-draft td "
-     "threads-draft tbd threads-batch-draft draft draft-max draft-n draft-min draft-n-min draft-p-min draft-p-split cd "
-     "ctx-size-draft lookup-cache-static lcs lookup-cache-dynamic lcd",
-     "speculative decoding is not implemented"},
+    {"spec-draft-p-split draft-p-split ngld gpu-layers-draft devd device-draft ctkd cache-type-k-draft ctvd "
+     "cache-type-v-draft td threads-draft tbd threads-batch-draft cd ctx-size-draft",
+     "the draft model shares device, threads, cache and its type with the model"},
+    {"lookup-cache-static lcs lookup-cache-dynamic lcd", "n-grams are looked up in memory, see --spec-type ngram"},
+    {"spec-type spec-default md model-draft spec-draft-model spec-draft-n-max spec-draft-n-min spec-draft-p-min draft "
+     "draft-max draft-n draft-min draft-n-min draft-p-min",
+     "this command does not guess tokens ahead"},
     {"keep context-shift grp-attn-n gan grp-attn-w gaw",
      "a full context ends the answer; nothing is shifted or dropped"},
     {"log-colors log-prefix log-timestamps log-jsonl", "log lines are plain text"},

@@ -1,5 +1,5 @@
 // Flag groups that several commands share, each filling one plain struct: EngineConfig, SamplingOptions, ChatOptions,
-// PromptOptions. A command calls the add_... functions that it wants before parse().
+// PromptOptions, SpeculationOptions. A command calls the add_... functions that it wants before parse().
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/config.h"
+#include "engine/request.h"
 #include "engine/sampling/sampler.h"
 #include "gguf/metadata.h"
 
@@ -71,6 +72,15 @@ struct ChatOptions {
   bool single_turn = false;                  // -st
 };
 void add_chat_options(CLI::App& app, ChatOptions& options);
+
+struct SpeculationOptions {
+  Speculation params;
+  std::optional<SpeculationMode> mode;  // as given
+};
+// --spec-type -md --spec-draft-n-max ... --draft-tree.
+void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOptions& options);
+// After parse(): settles the mode and finds the draft model's file. Throws Error for what does not go together.
+void finish_speculation(EngineConfig& config, SpeculationOptions& options);
 
 // --color on|off|auto.
 void add_color_option(CLI::App& app, std::optional<bool>& color);

@@ -55,6 +55,10 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
   backend.rope(a.q, a.q_stride, n_rows, layer.n_heads, layer.head_dim, angles, arch.pairing);
   backend.rope(a.k, a.kv_stride, n_rows, layer.n_kv_heads, layer.head_dim, angles, arch.pairing);
   backend.kv_store(kv, a.k, a.kv_stride, a.v, a.kv_stride, batch.slots);
+  for (size_t i = 0; i < batch.copy_rows.size(); ++i) {
+    const int64_t at = batch.copy_rows[i] * a.kv_stride;
+    backend.kv_store(kv, a.k + at, a.kv_stride, a.v + at, a.kv_stride, std::span(&batch.copy_slots[i], 1));
+  }
   if (first_row == n_rows) return;
 
   const TailRows tail = tail_rows(batch, first_row);

@@ -14,8 +14,14 @@ int64_t aligned(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAli
 
 }  // namespace
 
-Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows)
-    : arch_(arch), weights_(weights), kv_(kv), backend_(backend), max_rows_(max_rows) {
+Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows,
+                 size_t first_kv_layer)
+    : arch_(arch),
+      weights_(weights),
+      kv_(kv),
+      backend_(backend),
+      max_rows_(max_rows),
+      first_kv_layer_(first_kv_layer) {
   int64_t q_dim = 0, kv_dim = 0;
   for (const LayerSpec& layer : arch.layers) {
     q_dim = std::max(q_dim, int64_t{layer.n_heads} * layer.head_dim);
@@ -66,7 +72,8 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
     if (abandon && abandon()) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
-    attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(i), plan_, first_row, a_, backend_);
+    attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(first_kv_layer_ + i), plan_, first_row, a_,
+                    backend_);
     if (first_row == n_rows) continue;
     if (abandon && abandon()) return false;
     ffn_block(arch_, weights_.layers[i], plan_, first_row, a_, backend_);

@@ -63,8 +63,10 @@ void ffn_block(const ArchSpec& arch, const LayerWeights& weights, const StepPlan
 
 class Decoder {
  public:
-  // All references outlive the decoder. `max_rows`: most rows of one batch.
-  Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows);
+  // All references outlive the decoder. `max_rows`: most rows of one batch. Its K/V are the layers of `kv` from
+  // first_kv_layer on.
+  Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows,
+          size_t first_kv_layer = 0);
 
   // Writes K/V of every row into its slot and computes the hidden rows of batch.logit_rows.
   // `abandon` is asked twice per layer; when it says true, forward returns false: some K/V of the batch's rows is then
@@ -85,6 +87,7 @@ class Decoder {
   const KvManager& kv_;
   Backend& backend_;
   int64_t max_rows_, max_logit_rows_;
+  size_t first_kv_layer_;
   int64_t bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
   Activations a_;

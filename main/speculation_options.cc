@@ -1,0 +1,103 @@
+// Flags of speculation, with llama.cpp's names and the older ones that scripts still use.
+#include <sstream>
+
+#include "kernels/error.h"
+#include "kernels/log.h"
+#include "main/cli.h"
+#include "main/options.h"
+
+namespace loci::cli {
+namespace {
+
+constexpr const char* kGroup = "Speculation";
+constexpr int kMaxGuesses = 64, kMaxWidth = 8;
+
+SpeculationMode merged(SpeculationMode a, SpeculationMode b) {
+  if (a == b || b == SpeculationMode::kNone) return a;
+  return a == SpeculationMode::kNone ? b : SpeculationMode::kAuto;
+}
+
+SpeculationMode parse_mode(const std::string& list) {
+  SpeculationMode mode = SpeculationMode::kNone;
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (name == "none") continue;
+    if (name == "auto") {
+      mode = SpeculationMode::kAuto;
+    } else if (name == "draft" || name == "draft-simple") {
+      mode = merged(mode, SpeculationMode::kDraft);
+    } else if (name == "ngram" || name == "ngram-simple") {
+      mode = merged(mode, SpeculationMode::kNgram);
+    } else if (name.rfind("ngram-", 0) == 0) {
+      log_info("note: --spec-type ", name, ": there is one kind of n-gram lookup here, 'ngram'");
+      mode = merged(mode, SpeculationMode::kNgram);
+    } else if (name.rfind("draft-", 0) == 0) {
+      fail(ErrorKind::kUnsupported, "not supported by this build: --spec-type ", name,
+           " (it drafts with n-grams or a whole model)");
+    } else {
+      fail(ErrorKind::kInvalidInput, "invalid argument: --spec-type: expected none, ngram, draft or auto, found '", name,
+           "'");
+    }
+  }
+  return mode;
+}
+
+}  // namespace
+
+void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOptions& options) {
+  Speculation& params = options.params;
+  app.add_option_function<std::string>(
+         "--spec-type,--spec", [&options](const std::string& list) { options.mode = parse_mode(list); },
+         "guess tokens ahead: none, ngram, draft, auto (the most promising); default none, auto with -md")
+      ->group(kGroup)
+      ->type_name("LIST");
+  app.add_flag_callback(
+         "--spec-default", [&options] { options.mode = SpeculationMode::kAuto; }, "as --spec-type auto")
+      ->group(kGroup);
+  app.add_option("--md,--model-draft,--spec-draft-model", config.draft_model_path,
+                 "a smaller model with the same vocabulary that guesses: GGUF file or alias")
+      ->group(kGroup)
+      ->type_name("FILE");
+  app.add_option("--spec-draft-n-max,--draft-max,--draft-n,--draft", params.max_tokens,
+                 "most guesses of one step; fewer are made where more do not pay")
+      ->check(CLI::Range(0, kMaxGuesses))
+      ->group(kGroup)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--spec-draft-n-min,--draft-min,--draft-n-min", params.min_tokens, "fewer guesses are not tried")
+      ->check(CLI::Range(0, kMaxGuesses))
+      ->group(kGroup)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--spec-draft-p-min,--draft-p-min", params.p_min,
+                 "the draft model stops at a guess that it finds less probable")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup)
+      ->type_name("P")
+      ->capture_default_str();
+  app.add_option("--draft-tree", params.width, "alternatives at each place; more than 1 makes a tree of guesses")
+      ->check(CLI::Range(1, kMaxWidth))
+      ->group(kGroup)
+      ->type_name("W")
+      ->capture_default_str();
+  app.add_flag("--spec-adaptive,!--no-spec-adaptive", params.adaptive,
+               "make only as many guesses as pay (default on); off: always the most")
+      ->group(kGroup);
+  app.add_flag("--spec-shared", params.shared_ngrams, "look n-grams up in earlier conversations of this run too")
+      ->group(kGroup);
+}
+
+void finish_speculation(EngineConfig& config, SpeculationOptions& options) {
+  const bool has_model = !config.draft_model_path.empty();
+  options.params.mode = options.mode.value_or(has_model ? SpeculationMode::kAuto : SpeculationMode::kNone);
+  if (options.params.mode == SpeculationMode::kDraft && !has_model) {
+    fail(ErrorKind::kInvalidInput, "--spec-type draft: expected a draft model (-md FILE), found none");
+  }
+  if (has_model) config.draft_model_path = resolve_model(config.draft_model_path);
+  if (options.params.min_tokens > options.params.max_tokens) {
+    fail(ErrorKind::kInvalidInput, "--spec-draft-n-min: expected at most ", options.params.max_tokens,
+         " (--spec-draft-n-max), found ", options.params.min_tokens);
+  }
+}
+
+}  // namespace loci::cli
