@@ -20,8 +20,6 @@ constexpr int kMaxChunkTiles = kChunkTokensShortRows / kMaxTileTokens;
 constexpr int kGroupPanels = 4;
 constexpr int kGroupBlocks = 8;
 static_assert(kGroupBlocks * kBlock == kUnpackElements);
-// Full tiles from which decoding a panel once, apart from multiplying it, pays.
-constexpr int64_t kMinSlabTiles = 2;
 // Up to this many rows a product is bound by reading weights: threads then share bytes, not panels.
 constexpr int64_t kMemoryBoundRows = 4;
 
@@ -95,13 +93,15 @@ class PanelWorker {
 
   // Up to kGroupPanels panels for tiles [first_tile, last_tile); result(g, tile - first_tile) holds [tokens][16] then.
   void compute(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
-    int64_t n_full = 0;  // tiles of 16 tokens, padded ones included
-    for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-      if (tile_tokens_for(tiles_.tokens(tile)) == kMaxTileTokens) ++n_full;
+    // Tiles that slabs serve come first: only the last tile of all is not full.
+    int64_t slab_end = first_tile;
+    int slab_tokens = 0;
+    for (; slab_end < last_tile && tile_tokens(slab_end) >= kernels_.slab_min_tile_tokens; ++slab_end) {
+      slab_tokens += tile_tokens(slab_end);
     }
-    bool slabs = n_full >= kMinSlabTiles;
+    bool slabs = slab_tokens >= kernels_.slab_min_tokens;
     for (const PanelRef& ref : group) slabs = slabs && int8(*ref.weight);
-    if (slabs) compute_with_slabs(group, first_tile, first_tile + n_full);
+    if (slabs) compute_with_slabs(group, first_tile, slab_end);
     for (size_t g = 0; g < group.size(); ++g) {
       const CpuWeight& weight = *group[g].weight;
       const int64_t panel = group[g].panel;
@@ -110,8 +110,8 @@ class PanelWorker {
         continue;
       }
       const auto kernel = kernels_.panel_int8[weight.panel_type()];
-      for (int64_t tile = slabs ? first_tile + n_full : first_tile; tile < last_tile; ++tile) {
-        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens_for(tiles_.tokens(tile)),
+      for (int64_t tile = slabs ? slab_end : first_tile; tile < last_tile; ++tile) {
+        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens(tile),
                result(g, tile - first_tile));
       }
     }
@@ -121,8 +121,9 @@ class PanelWorker {
 
  private:
   bool int8(const CpuWeight& weight) const { return weight.is_quantized() && !precise_; }
+  int tile_tokens(int64_t tile) const { return tile_tokens_for(tiles_.tokens(tile)); }  // padding included
 
-  // Full tiles only. The group's slabs and the tile's slice of K stay in L1.
+  // The group's slabs and the tile's slice of K stay in L1.
   void compute_with_slabs(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
     for (size_t g = 0; g < group.size(); ++g) {
       std::memset(results_[g], 0, static_cast<size_t>(last_tile - first_tile) * sizeof(results_[g][0]));
@@ -134,9 +135,10 @@ class PanelWorker {
         kernels_.slab_unpack[weight.panel_type()](weight.panel(group[g].panel), block, n, slabs_[g]);
       }
       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-        const uint8_t* slice = tiles_.int8_tile(tile) + block * kTileBytes * kMaxTileTokens;
+        const int size = tile_tokens(tile);
+        const uint8_t* slice = tiles_.int8_tile(tile) + block * kTileBytes * size;
         for (size_t g = 0; g < group.size(); ++g) {
-          kernels_.slab_int8[group[g].weight->panel_type()](slabs_[g], n, slice, result(g, tile - first_tile));
+          kernels_.slab_int8[group[g].weight->panel_type()](slabs_[g], n, slice, size, result(g, tile - first_tile));
         }
       }
     }
@@ -149,7 +151,7 @@ class PanelWorker {
       const int64_t n = std::min<int64_t>(kUnpackElements, k - first);
       const float* weights = unpack(weight, panel, first, n);
       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-        const int size = tile_tokens_for(tiles_.tokens(tile));
+        const int size = tile_tokens(tile);
         kernels_.panel_f32(weights, n, tiles_.f32_tile(tile) + first * size, size, result(g, tile - first_tile));
       }
     }

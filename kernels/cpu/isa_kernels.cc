@@ -22,6 +22,7 @@ namespace {
 #include "kernels/cpu/quantize.inl"
 #include "kernels/cpu/panel_types.inl"
 #include "kernels/cpu/matmul.inl"
+#include LOCI_PANEL_PASSES
 // clang-format on
 
 template <VecF (*kFunction)(VecF)>
@@ -36,23 +37,23 @@ void map_tanh(const float* x, float* y, int64_t n) noexcept { map<vec_tanh>(x, y
 void map_silu(const float* x, float* y, int64_t n) noexcept { map<vec_silu>(x, y, n); }
 void map_gelu_tanh(const float* x, float* y, int64_t n) noexcept { map<vec_gelu_tanh>(x, y, n); }
 
-// In the order of PanelType.
+template <class Q>
+constexpr MatmulKernels::SlabInt8 slab_int8 = slab_tile<SlabOf<Q>>;
+
+// A kernel of every quantized type, in the order of PanelType.
+#define LOCI_OF_EACH(kernel)                                                                                    \
+  kernel<TypeQ4_0>, kernel<TypeQ4_1>, kernel<TypeQ5_0>, kernel<TypeQ5_1>, kernel<TypeQ8_0>, kernel<TypeIQ4_NL>, \
+      kernel<TypeMXFP4>, kernel<TypeQ2_K>, kernel<TypeQ3_K>, kernel<TypeQ4_K>, kernel<TypeQ5_K>, kernel<TypeQ6_K>
+
 constexpr MatmulKernels kMatmulKernels = {
     .quantize_tile = quantize_tile,
     .pack_f32_tile = pack_f32_tile,
-    .panel_int8 = {panel_int8<TypeQ4_0>, panel_int8<TypeQ4_1>, panel_int8<TypeQ5_0>, panel_int8<TypeQ5_1>,
-                   panel_int8<TypeQ8_0>, panel_int8<TypeIQ4_NL>, panel_int8<TypeMXFP4>, panel_int8<TypeQ2_K>,
-                   panel_int8<TypeQ3_K>, panel_int8<TypeQ4_K>, panel_int8<TypeQ5_K>, panel_int8<TypeQ6_K>},
-    .slab_unpack = {slab_unpack<TypeQ4_0>, slab_unpack<TypeQ4_1>, slab_unpack<TypeQ5_0>, slab_unpack<TypeQ5_1>,
-                    slab_unpack<TypeQ8_0>, slab_unpack<TypeIQ4_NL>, slab_unpack<TypeMXFP4>, slab_unpack<TypeQ2_K>,
-                    slab_unpack<TypeQ3_K>, slab_unpack<TypeQ4_K>, slab_unpack<TypeQ5_K>, slab_unpack<TypeQ6_K>},
-    .slab_int8 = {slab_int8<TypeQ4_0>, slab_int8<TypeQ4_1>, slab_int8<TypeQ5_0>, slab_int8<TypeQ5_1>,
-                  slab_int8<TypeQ8_0>, slab_int8<TypeIQ4_NL>, slab_int8<TypeMXFP4>, slab_int8<TypeQ2_K>,
-                  slab_int8<TypeQ3_K>, slab_int8<TypeQ4_K>, slab_int8<TypeQ5_K>, slab_int8<TypeQ6_K>},
-    .panel_unpack = {panel_unpack<TypeQ4_0>, panel_unpack<TypeQ4_1>, panel_unpack<TypeQ5_0>, panel_unpack<TypeQ5_1>,
-                     panel_unpack<TypeQ8_0>, panel_unpack<TypeIQ4_NL>, panel_unpack<TypeMXFP4>, panel_unpack<TypeQ2_K>,
-                     panel_unpack<TypeQ3_K>, panel_unpack<TypeQ4_K>, panel_unpack<TypeQ5_K>, panel_unpack<TypeQ6_K>,
-                     panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
+    .panel_int8 = {LOCI_OF_EACH(panel_int8)},
+    .slab_min_tokens = kSlabMinTokens,
+    .slab_min_tile_tokens = kSlabMinTileTokens,
+    .slab_unpack = {LOCI_OF_EACH(slab_unpack)},
+    .slab_int8 = {LOCI_OF_EACH(slab_int8)},
+    .panel_unpack = {LOCI_OF_EACH(panel_unpack), panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
     .panel_f32 = panel_f32,
     .store_tile = store_tile,
     .store_gated_tile = store_gated_tile,

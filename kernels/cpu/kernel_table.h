@@ -28,11 +28,15 @@ struct MatmulKernels {
                              float* out) noexcept;
   PanelInt8 panel_int8[kPanelTypeCount];  // nullptr for the float types
 
-  // The same for many full tiles: blocks of a panel are decoded once into a slab of at most kSlabBlockBytes each, in
-  // the ISA's own form, and slab_int8 adds them to acc[t * 16 + r], t < 16, in the same order and with the same bits.
-  // REQUIRES: block_begin and n_blocks are whole units.
+  // The same for many tokens: blocks of a panel are decoded once into a slab of at most kSlabBlockBytes each, in the
+  // ISA's own form, and slab_int8 adds them to acc[t * 16 + r], t < tile_tokens, in the same order and with the same
+  // bits. It pays from slab_min_tokens tokens on.
+  // REQUIRES: block_begin and n_blocks are whole units; tile_tokens >= slab_min_tile_tokens.
+  int slab_min_tokens;
+  int slab_min_tile_tokens;
   using SlabUnpack = void (*)(const uint8_t* panel, int64_t block_begin, int64_t n_blocks, uint8_t* slab) noexcept;
-  using SlabInt8 = void (*)(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, float* acc) noexcept;
+  using SlabInt8 = void (*)(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, int tile_tokens,
+                            float* acc) noexcept;
   SlabUnpack slab_unpack[kPanelTypeCount];
   SlabInt8 slab_int8[kPanelTypeCount];
 

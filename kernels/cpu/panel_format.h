@@ -19,8 +19,9 @@
 // Every block of 32 of a super-block reads one contiguous run: the hardware prefetcher follows it.
 //
 // Activation tile of T tokens: per block of 32 elements, in order, kTileBytes * T bytes:
-//   q[T][32] i8 | d[T] f32 | s[T] f32 | n[T] i32 | n0[T] i32 | n1[T] i32
-// with d = amax / 127, s = d * sum q, n0 / n1 = -128 * sum of the first / second 16 codes, n = n0 + n1.
+//   q[T][32] i8 | d[T] f32 | s[T] f32 | n[T] i32 | n0[T] i32 | n1[T] i32 | p[T][2] i16 | p0[T][2] i16 | p1[T][2] i16
+// with d = amax / 127, s = d * sum q, n0 / n1 = -128 * sum of the first / second 16 codes, n = n0 + n1; p0 / p1 = minus
+// the sum of the first / second 16 codes at 4g, 4g+1 and of those at 4g+2, 4g+3, p = p0 + p1.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kBlock = 32;            // elements per activation scale
 inline constexpr int kUnpackElements = 256;  // elements of K unpacked to f32 at a time
 inline constexpr int kMaxTileTokens = 16;
-inline constexpr int kTileBytes = 52;        // per token and block
+inline constexpr int kTileBytes = 64;        // per token and block
 inline constexpr int kSlabBlockBytes = 768;  // a decoded block of 16 rows, at most (kernel_table.h)
 
 enum PanelType : int {

@@ -7,7 +7,7 @@
 //   kHasMin               each block (or half) has a minimum to add
 //   kHalves               scales belong to 16 elements instead of 32
 //   Unit(unit, r0)        reads what is shared by the unit's blocks, for lanes r0 .. r0 + kLanes - 1
-//   codes<shift>(b, w)    w[g] byte 4r + i = code of element 4g + i of lane r, times 2^shift
+//   code<shift, g>(b)     byte 4r + i = code of element 4g + i of lane r, times 2^shift
 //   scale(b, half), minimum(b, half)    value = scale * (code - offset) + minimum
 //
 // `shift` moves codes to the top of the byte, so that all offsets become 128 and one prepared sum serves all types.
@@ -19,42 +19,45 @@ LOCI_HD float float_of_bits(uint32_t bits) {
 }
 LOCI_HD const uint16_t* halves_at(const uint8_t* p) { return reinterpret_cast<const uint16_t*>(p); }
 
-// nib: elements 0..15 in w[0..3], 16..31 in w[4..7].
-template <int kShift>
-LOCI_HD void nib_codes(const uint8_t* nib, int r0, VecB w[8]) {
+// nib: elements 0..15 in groups 0..3, 16..31 in groups 4..7.
+template <int kShift, int kG>
+LOCI_HD VecB nib_code(const uint8_t* nib, int r0) {
   const VecB mask = VecB::splat(static_cast<uint8_t>(15 << kShift));
-  for (int j = 0; j < 4; ++j) {
-    const VecB q = VecB::load(nib + 64 * j + 4 * r0);
-    w[j] = shl<kShift>(q) & mask;
-    w[j + 4] = shr<4 - kShift>(q) & mask;
+  const VecB q = VecB::load(nib + 64 * (kG % 4) + 4 * r0);
+  if constexpr (kG < 4) {
+    return shl<kShift>(q) & mask;
+  } else {
+    return shr<4 - kShift>(q) & mask;
   }
 }
 
-// hi: ORs bit j of each byte into bit `kBit` of w[j].
-template <int kBit, int kJ = 0>
-LOCI_HD void or_hi_bits(VecB hi, VecB w[8]) {
-  if constexpr (kJ < 8) {
-    const VecB mask = VecB::splat(static_cast<uint8_t>(1 << kBit));
-    if constexpr (kBit >= kJ) {
-      w[kJ] = w[kJ] | (shl<kBit - kJ>(hi) & mask);
-    } else {
-      w[kJ] = w[kJ] | (shr<kJ - kBit>(hi) & mask);
-    }
-    or_hi_bits<kBit, kJ + 1>(hi, w);
+// Bits kFrom .. of each byte moved to kTo .., masked by `mask` there.
+template <int kFrom, int kTo>
+LOCI_HD VecB moved_bits(VecB bytes, int mask) {
+  const VecB wanted = VecB::splat(static_cast<uint8_t>(mask << kTo));
+  if constexpr (kTo >= kFrom) {
+    return shl<kTo - kFrom>(bytes) & wanted;
+  } else {
+    return shr<kFrom - kTo>(bytes) & wanted;
   }
 }
+// hi: bit kG of each byte, moved to bit kTo.
+template <int kTo, int kG>
+LOCI_HD VecB hi_bit(const uint8_t* hi) {
+  return moved_bits<kG, kTo>(VecB::load(hi), 1);
+}
+// top, top: two bits of each byte of the group's vector, moved to bits kTo, kTo + 1.
+template <int kTo, int kG>
+LOCI_HD VecB top_bits(const uint8_t* top) {
+  return moved_bits<2 * (kG % 4), kTo>(VecB::load(top + 64 * (kG / 4)), 3);
+}
 
-// top: the two bits 2j, 2j+1 of each byte, moved to bits kBit, kBit + 1.
-template <int kBit, int kJ = 0>
-LOCI_HD void top_bits(VecB top, VecB out[4]) {
-  if constexpr (kJ < 4) {
-    const VecB mask = VecB::splat(static_cast<uint8_t>(3 << kBit));
-    if constexpr (kBit >= 2 * kJ) {
-      out[kJ] = shl<kBit - 2 * kJ>(top) & mask;
-    } else {
-      out[kJ] = shr<2 * kJ - kBit>(top) & mask;
-    }
-    top_bits<kBit, kJ + 1>(top, out);
+// All groups of a block.
+template <int kShift, int kG = 0, class Q>
+LOCI_HD void codes(const Q& unit, int b, VecB w[8]) {
+  if constexpr (kG < 8) {
+    w[kG] = unit.template code<kShift, kG>(b);
+    codes<kShift, kG + 1>(unit, b, w);
   }
 }
 
@@ -64,9 +67,9 @@ struct TypeQ4_0 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeQ4_0(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    nib_codes<kShift>(unit + 32, r0, w);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return nib_code<kShift, kG>(unit + 32, r0);
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
 };
@@ -77,9 +80,9 @@ struct TypeQ4_1 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeQ4_1(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    nib_codes<kShift>(unit + 64, r0, w);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return nib_code<kShift, kG>(unit + 64, r0);
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
   LOCI_HD VecF minimum(int, int) const { return VecF::load_f16(halves_at(unit + 32) + r0); }
@@ -91,10 +94,9 @@ struct TypeQ5_0 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeQ5_0(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    nib_codes<kShift>(unit + 96, r0, w);
-    or_hi_bits<4 + kShift>(VecB::load(unit + 32 + 4 * r0), w);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return nib_code<kShift, kG>(unit + 96, r0) | hi_bit<4 + kShift, kG>(unit + 32 + 4 * r0);
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
 };
@@ -105,10 +107,9 @@ struct TypeQ5_1 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeQ5_1(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    nib_codes<kShift>(unit + 128, r0, w);
-    or_hi_bits<4 + kShift>(VecB::load(unit + 64 + 4 * r0), w);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return nib_code<kShift, kG>(unit + 128, r0) | hi_bit<4 + kShift, kG>(unit + 64 + 4 * r0);
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
   LOCI_HD VecF minimum(int, int) const { return VecF::load_f16(halves_at(unit + 32) + r0); }
@@ -120,9 +121,9 @@ struct TypeQ8_0 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeQ8_0(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    for (int g = 0; g < 8; ++g) w[g] = VecB::load(unit + 32 + 64 * g + 4 * r0);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return VecB::load(unit + 32 + 64 * kG + 4 * r0);
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
 };
@@ -138,11 +139,9 @@ struct TypeIQ4_NL {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeIQ4_NL(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
-    nib_codes<0>(unit + 32, r0, w);
-    const Table16 table = Table16::load(kIQ4_NLTable);
-    for (int g = 0; g < 8; ++g) w[g] = lookup(table, w[g]);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
+    return lookup(Table16::load(kIQ4_NLTable), nib_code<0, kG>(unit + 32, r0));
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_f16(halves_at(unit) + r0); }
 };
@@ -153,12 +152,10 @@ struct TypeMXFP4 {
   const uint8_t* unit;
   int r0;
   LOCI_HD TypeMXFP4(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_) {}
-  template <int kShift>
-  LOCI_HD void codes(int, VecB w[8]) const {
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int) const {
     static_assert(kShift == 0 || kShift == 3);
-    nib_codes<0>(unit + 32, r0, w);
-    const Table16 table = Table16::load(kShift == 0 ? kMXFP4Table : kMXFP4TableTop);
-    for (int g = 0; g < 8; ++g) w[g] = lookup(table, w[g]);
+    return lookup(Table16::load(kShift == 0 ? kMXFP4Table : kMXFP4TableTop), nib_code<0, kG>(unit + 32, r0));
   }
   LOCI_HD VecF scale(int, int) const { return VecF::load_bf16(halves_at(unit) + r0); }
 };
@@ -174,11 +171,9 @@ struct TypeQ2_K {
         r0(r0_),
         d(VecF::load_f16(halves_at(unit_) + r0_)),
         dmin(VecF::load_f16(halves_at(unit_ + 32) + r0_)) {}
-  template <int kShift>
-  LOCI_HD void codes(int b, VecB w[8]) const {
-    const uint8_t* group = unit + 320 + 128 * b + 4 * r0;
-    top_bits<kShift>(VecB::load(group), w);
-    top_bits<kShift>(VecB::load(group + 64), w + 4);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int b) const {
+    return top_bits<kShift, kG>(unit + 320 + 128 * b + 4 * r0);
   }
   LOCI_HD VecI packed(int b, int half) const { return VecI::load_u8(unit + 64 + 16 * (2 * b + half) + r0); }
   LOCI_HD VecF scale(int b, int half) const { return d * to_float(packed(b, half) & VecI::splat(15)); }
@@ -192,12 +187,10 @@ struct TypeQ3_K {
   int r0;
   VecF d;
   LOCI_HD TypeQ3_K(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
-  template <int kShift>
-  LOCI_HD void codes(int b, VecB w[8]) const {
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int b) const {
     const uint8_t* group = unit + 224 + 192 * b + 4 * r0;
-    top_bits<kShift>(VecB::load(group), w);
-    top_bits<kShift>(VecB::load(group + 64), w + 4);
-    or_hi_bits<2 + kShift>(VecB::load(group + 128), w);
+    return top_bits<kShift, kG>(group) | hi_bit<2 + kShift, kG>(group + 128);
   }
   // Group k of 16: the low four bits lie in byte k % 8, the top two in byte 8 + k % 4.
   LOCI_HD VecF scale(int b, int half) const {
@@ -237,9 +230,9 @@ struct TypeQ4_K {
         r0(r0_),
         d(VecF::load_f16(halves_at(unit_) + r0_)),
         dmin(VecF::load_f16(halves_at(unit_ + 32) + r0_)) {}
-  template <int kShift>
-  LOCI_HD void codes(int b, VecB w[8]) const {
-    nib_codes<kShift>(unit + 256 + 256 * b, r0, w);
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int b) const {
+    return nib_code<kShift, kG>(unit + 256 + 256 * b, r0);
   }
   LOCI_HD VecF scale(int b, int) const { return d * to_float(KScales{unit + 64, r0}.scale(b)); }
   LOCI_HD VecF minimum(int b, int) const { return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b)); }
@@ -256,11 +249,10 @@ struct TypeQ5_K {
         r0(r0_),
         d(VecF::load_f16(halves_at(unit_) + r0_)),
         dmin(VecF::load_f16(halves_at(unit_ + 32) + r0_)) {}
-  template <int kShift>
-  LOCI_HD void codes(int b, VecB w[8]) const {
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int b) const {
     const uint8_t* group = unit + 256 + 320 * b;
-    nib_codes<kShift>(group + 64, r0, w);
-    or_hi_bits<4 + kShift>(VecB::load(group + 4 * r0), w);
+    return nib_code<kShift, kG>(group + 64, r0) | hi_bit<4 + kShift, kG>(group + 4 * r0);
   }
   LOCI_HD VecF scale(int b, int) const { return d * to_float(KScales{unit + 64, r0}.scale(b)); }
   LOCI_HD VecF minimum(int b, int) const { return VecF::zero() - dmin * to_float(KScales{unit + 64, r0}.minimum(b)); }
@@ -273,14 +265,10 @@ struct TypeQ6_K {
   int r0;
   VecF d;
   LOCI_HD TypeQ6_K(const uint8_t* unit_, int r0_) : unit(unit_), r0(r0_), d(VecF::load_f16(halves_at(unit_) + r0_)) {}
-  template <int kShift>
-  LOCI_HD void codes(int b, VecB w[8]) const {
+  template <int kShift, int kG>
+  LOCI_HD VecB code(int b) const {
     const uint8_t* group = unit + 288 + 384 * b;
-    nib_codes<kShift>(group, r0, w);
-    VecB top[8];
-    top_bits<4 + kShift>(VecB::load(group + 256 + 4 * r0), top);
-    top_bits<4 + kShift>(VecB::load(group + 320 + 4 * r0), top + 4);
-    for (int g = 0; g < 8; ++g) w[g] = w[g] | top[g];
+    return nib_code<kShift, kG>(group, r0) | top_bits<4 + kShift, kG>(group + 256 + 4 * r0);
   }
   LOCI_HD VecF scale(int b, int half) const {
     const int8_t* scales = reinterpret_cast<const int8_t*>(unit + 32);

@@ -5,10 +5,20 @@
 // normal, so that every ISA rounds alike.
 constexpr float kSmallestAmax = 0x1p-90f;
 
-// One block of one token. codes[32] and the fields of token t of the tile.
+// The tile is a byte array: its numbers are written by memcpy.
+template <class T>
+LOCI_HD void put(uint8_t* place, T value) {
+  __builtin_memcpy(place, &value, sizeof(value));
+}
+// Two 16-bit numbers, `low` first in memory.
+LOCI_HD uint32_t packed(int32_t low, int32_t high) {
+  return (static_cast<uint32_t>(low) & 0xffffu) | static_cast<uint32_t>(high) << 16;
+}
+
+// One block of one token: codes[32], and the token's fields, `field` bytes apart, in their order in the tile.
 //   d = amax / 127, code = round_to_even(x * (127 / amax)). An infinity or NaN in the block makes d non-finite, and so
 //   every output of the token.
-LOCI_HD void quantize_block(const float* x, int8_t* codes, float* d, float* s, int32_t* n, int32_t* n0, int32_t* n1) {
+LOCI_HD void quantize_block(const float* x, int8_t* codes, uint8_t* fields, int field) {
   constexpr int kVectors = kBlock / VecF::kLanes;
   VecF v[kVectors];
   VecI largest = VecI::zero();  // magnitudes compare as integers; NaN compares above infinity
@@ -21,41 +31,34 @@ LOCI_HD void quantize_block(const float* x, int8_t* codes, float* d, float* s, i
   __builtin_memcpy(&amax, &amax_bits, sizeof(amax));
   const bool is_zero = amax < kSmallestAmax;
   const VecF inverse = VecF::splat(is_zero ? 0.0f : 127.0f / amax);
-  VecI sum[2] = {VecI::zero(), VecI::zero()};
   for (int i = 0; i < kVectors; ++i) {
     const VecI code = max(VecI::splat(-127), min(VecI::splat(127), round_to_int(v[i] * inverse)));
     code.store_i8(codes + i * VecF::kLanes);
-    VecI& half = sum[i * VecF::kLanes / 16];
-    half = half + code;
   }
-  const int32_t sum0 = reduce_add(sum[0]);
-  const int32_t sum1 = reduce_add(sum[1]);
-  *d = is_zero ? 0.0f : amax / 127.0f;
-  *s = *d * static_cast<float>(sum0 + sum1);
-  *n = -128 * (sum0 + sum1);
-  *n0 = -128 * sum0;
-  *n1 = -128 * sum1;
+  // Of either half: the sum of elements 0 and 1 of each group of four, and of 2 and 3.
+  int32_t pairs[2][2] = {};
+  for (int i = 0; i < kBlock; ++i) pairs[i / 16][i / 2 % 2] += codes[i];
+  const int32_t sum0 = pairs[0][0] + pairs[0][1], sum1 = pairs[1][0] + pairs[1][1];
+  const float d = is_zero ? 0.0f : amax / 127.0f;
+  put(fields, d);
+  put(fields + field, d * static_cast<float>(sum0 + sum1));
+  put(fields + 2 * field, -128 * (sum0 + sum1));
+  put(fields + 3 * field, -128 * sum0);
+  put(fields + 4 * field, -128 * sum1);
+  put(fields + 5 * field, packed(-pairs[0][0] - pairs[1][0], -pairs[0][1] - pairs[1][1]));
+  put(fields + 6 * field, packed(-pairs[0][0], -pairs[0][1]));
+  put(fields + 7 * field, packed(-pairs[1][0], -pairs[1][1]));
 }
 
 void quantize_tile(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t block_begin,
                    int64_t block_end, uint8_t* tile) noexcept {
   for (int64_t block = block_begin; block < block_end; ++block) {
     uint8_t* base = tile + block * kTileBytes * tile_tokens;
-    int8_t* codes = reinterpret_cast<int8_t*>(base);
-    // The fields of one block, as arrays over tokens; the tile is a byte array, so they are written by memcpy.
-    float d[kMaxTileTokens] = {}, s[kMaxTileTokens] = {};
-    int32_t n[kMaxTileTokens] = {}, n0[kMaxTileTokens] = {}, n1[kMaxTileTokens] = {};
+    if (n_tokens < tile_tokens) __builtin_memset(base, 0, static_cast<size_t>(tile_tokens) * kTileBytes);
     for (int t = 0; t < n_tokens; ++t) {
-      quantize_block(x + t * x_stride + block * kBlock, codes + t * kBlock, d + t, s + t, n + t, n0 + t, n1 + t);
+      quantize_block(x + t * x_stride + block * kBlock, reinterpret_cast<int8_t*>(base) + t * kBlock,
+                     base + tile_tokens * kBlock + 4 * t, 4 * tile_tokens);
     }
-    __builtin_memset(codes + n_tokens * kBlock, 0, static_cast<size_t>((tile_tokens - n_tokens) * kBlock));
-    const size_t field_bytes = static_cast<size_t>(tile_tokens) * 4;
-    uint8_t* fields = base + tile_tokens * kBlock;
-    __builtin_memcpy(fields, d, field_bytes);
-    __builtin_memcpy(fields + field_bytes, s, field_bytes);
-    __builtin_memcpy(fields + 2 * field_bytes, n, field_bytes);
-    __builtin_memcpy(fields + 3 * field_bytes, n0, field_bytes);
-    __builtin_memcpy(fields + 4 * field_bytes, n1, field_bytes);
   }
 }
 

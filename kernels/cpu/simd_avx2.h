@@ -9,11 +9,12 @@
 
 // Byte dots go through 16-bit sums (vpmaddubsw): codes must stay small, see dot_groups in matmul.inl.
 #define LOCI_WIDE_DOT 0
+#define LOCI_PANEL_PASSES "kernels/cpu/panel_ymm.inl"
 
 namespace loci::cpu::LOCI_ISA {
 namespace {
 
-constexpr int kTokensPerPass = 4;  // 8 weight registers + 4 accumulators leave 4 of 16
+constexpr int kTokensPerPass = 4;
 
 struct VecI {
   static constexpr int kLanes = 8;
@@ -114,9 +115,18 @@ struct VecB {
   __m256i v;
   LOCI_HD static VecB splat(uint8_t x) { return {_mm256_set1_epi8(static_cast<char>(x))}; }
   LOCI_HD static VecB load(const uint8_t* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+  // The four bytes at p in every lane.
+  LOCI_HD static VecB broadcast4(const int8_t* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    return {_mm256_set1_epi32(word)};
+  }
 };
 LOCI_HD VecB operator&(VecB a, VecB b) { return {_mm256_and_si256(a.v, b.v)}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {_mm256_or_si256(a.v, b.v)}; }
+LOCI_HD VecB operator^(VecB a, VecB b) { return {_mm256_xor_si256(a.v, b.v)}; }
+LOCI_HD VecB abs(VecB a) { return {_mm256_abs_epi8(a.v)}; }
+LOCI_HD VecB with_sign_of(VecB a, VecB sign) { return {_mm256_sign_epi8(a.v, sign.v)}; }  // 0 where sign is 0
 template <int kBits>
 LOCI_HD VecB shl(VecB a) {
   return {_mm256_slli_epi16(a.v, kBits)};
@@ -134,25 +144,23 @@ struct Table16 {
 };
 LOCI_HD VecB lookup(Table16 table, VecB codes) { return {_mm256_shuffle_epi8(table.v, codes.v)}; }
 
-// 16-bit sums of two products each: u is unsigned, the four signed bytes at q go to every lane.
+// Two 16-bit sums per lane, each of two products of an unsigned byte of u and a signed byte of q.
 struct VecPairs {
   __m256i v;
+  LOCI_HD static VecPairs zero() { return {_mm256_setzero_si256()}; }
+  // The two 16-bit numbers at p in every lane.
+  LOCI_HD static VecPairs splat(const uint8_t* p) { return {VecB::broadcast4(reinterpret_cast<const int8_t*>(p)).v}; }
 };
-LOCI_HD __m256i broadcast4(const int8_t* q) {
-  int32_t word;
-  __builtin_memcpy(&word, q, sizeof(word));
-  return _mm256_set1_epi32(word);
-}
-LOCI_HD VecPairs mul_pairs(VecB u, const int8_t* q) { return {_mm256_maddubs_epi16(u.v, broadcast4(q))}; }
-// As above for codes with an offset of 128 in u (any 8-bit code): the product uses u - 128.
-LOCI_HD VecPairs mul_pairs_offset128(VecB u, const int8_t* q) {
-  const __m256i w = _mm256_xor_si256(u.v, _mm256_set1_epi8(static_cast<char>(0x80)));
-  return {_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(broadcast4(q), w))};
-}
+LOCI_HD VecPairs mul_pairs(VecB u, VecB q) { return {_mm256_maddubs_epi16(u.v, q.v)}; }
 LOCI_HD VecPairs operator+(VecPairs a, VecPairs b) { return {_mm256_add_epi16(a.v, b.v)}; }
+template <int kBits>
+LOCI_HD VecPairs shl(VecPairs a) {
+  return {_mm256_slli_epi16(a.v, kBits)};
+}
 LOCI_HD VecI widen(VecPairs a) { return {_mm256_madd_epi16(a.v, _mm256_set1_epi16(1))}; }
 // Keeps the compiler from computing all products first and spilling them.
 LOCI_HD void pin(VecPairs& a) { asm volatile("" : "+x"(a.v)); }
+LOCI_HD void pin(VecI& a) { asm volatile("" : "+x"(a.v)); }
 
 // To 16-bit floats, round to nearest even.
 LOCI_HD void store_f16(uint16_t* p, VecF a) {

@@ -11,6 +11,7 @@
 #else
 #define LOCI_WIDE_DOT 0
 #endif
+#define LOCI_PANEL_PASSES "kernels/cpu/panel_zmm.inl"
 
 namespace loci::cpu::LOCI_ISA {
 namespace {

@@ -8,6 +8,7 @@
 
 // 1: unsigned x signed byte dots (dot4) accumulate in 32 bits without saturation, so codes may use all 8 bits.
 #define LOCI_WIDE_DOT 1
+#define LOCI_PANEL_PASSES "kernels/cpu/panel_zmm.inl"
 
 namespace loci::cpu::LOCI_ISA {
 namespace {

@@ -128,6 +128,40 @@ TEST_P(EveryType, Int8KernelEqualsScalar) {
   }
 }
 
+// Sums that reach the ends of their range: codes of all ones or all zeros times +-127, in every pairing of signs.
+TEST_P(EveryType, Int8KernelEqualsScalarAtTheExtremes) {
+  const DType type = GetParam();
+  if (!has_int8_kernel(type)) GTEST_SKIP() << "no int8 kernel";
+  const PanelType panel_type = *panel_type_of(type);
+  const MatmulKernels& kernels = *choose_kernels().matmul;
+  const MatmulKernels& scalar = *kernels_of("scalar").matmul;
+  const int bits[] = {4, 4, 5, 5, 8, 4, 4, 2, 3, 4, 5, 6};  // per code, in the order of PanelType
+  const int64_t k = k_unit(type), n_blocks = k / kBlock;
+  const size_t code_bytes = static_cast<size_t>(bits[panel_type] * kPanelRows * k / 8);
+  const RandomWeight w = random_weight(type, kPanelRows, k, 71);
+  const uint8_t* rows[kPanelRows];
+  for (int r = 0; r < kPanelRows; ++r) rows[r] = reinterpret_cast<const uint8_t*>(w.view.row(r));
+  std::vector<float> x(static_cast<size_t>(kMaxTileTokens * k));
+  for (int64_t t = 0; t < kMaxTileTokens; ++t) {  // signs by the bits of t, four elements at a time
+    for (int64_t i = 0; i < k; ++i) x[static_cast<size_t>(t * k + i)] = (t >> (i % 4) & 1) != 0 ? -1.0f : 1.0f;
+  }
+  std::vector<uint8_t> tile(static_cast<size_t>(n_blocks * kTileBytes * kMaxTileTokens));
+  scalar.quantize_tile(x.data(), k, kMaxTileTokens, kMaxTileTokens, 0, n_blocks, tile.data());
+  for (const int fill : {0x00, 0xff, 0x0f, 0xf0, 0x33}) {
+    std::vector<uint8_t> panel(panel_bytes(panel_type, k));
+    repack_panel(panel_type, rows, kPanelRows, k, panel.data());
+    std::fill(panel.end() - static_cast<std::ptrdiff_t>(code_bytes), panel.end(), static_cast<uint8_t>(fill));
+    std::vector<float> expected(kMaxTileTokens * kPanelRows), out(expected.size()), slab_out(expected.size());
+    scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, expected.data());
+    kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, out.data());
+    expect_same_bits(out, expected, str("panel of ", fill));
+    std::vector<uint8_t> slab(static_cast<size_t>(n_blocks) * kSlabBlockBytes);
+    kernels.slab_unpack[panel_type](panel.data(), 0, n_blocks, slab.data());
+    kernels.slab_int8[panel_type](slab.data(), n_blocks, tile.data(), kMaxTileTokens, slab_out.data());
+    expect_same_bits(slab_out, expected, str("slab of ", fill));
+  }
+}
+
 TEST_P(EveryType, PreciseIsWithinRounding) {
   const DType type = GetParam();
   const auto backend = make(true);
@@ -351,10 +385,13 @@ TEST(QuantizeTile, CodesAreTheNearest) {
       std::memcpy(&n, base + 40 * size + 4 * t, 4);
       std::memcpy(&n0, base + 44 * size + 4 * t, 4);
       std::memcpy(&n1, base + 48 * size + 4 * t, 4);
-      int sum[2] = {};
+      int16_t pairs[3][2] = {};
+      for (int part = 0; part < 3; ++part) std::memcpy(pairs[part], base + (52 + 4 * part) * size + 4 * t, 4);
+      int sum[2] = {}, pair_sum[2][2] = {};
       for (int i = 0; i < kBlock; ++i) {
         const int code = reinterpret_cast<const int8_t*>(base)[t * kBlock + i];
         sum[i / 16] += code;
+        pair_sum[i / 16][i / 2 % 2] += code;
         const float value = t < 3 ? x[static_cast<size_t>(t * 96 + block * kBlock + i)] : 0.0f;
         EXPECT_LE(std::fabs(value - d * static_cast<float>(code)), d * 0.50001f) << "block " << block << " token " << t;
         EXPECT_LE(std::abs(code), 127);
@@ -363,6 +400,11 @@ TEST(QuantizeTile, CodesAreTheNearest) {
       EXPECT_EQ(n1, -128 * sum[1]);
       EXPECT_EQ(n, n0 + n1);
       EXPECT_EQ(s, d * static_cast<float>(sum[0] + sum[1]));
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(pairs[0][i], -pair_sum[0][i] - pair_sum[1][i]);
+        EXPECT_EQ(pairs[1][i], -pair_sum[0][i]);
+        EXPECT_EQ(pairs[2][i], -pair_sum[1][i]);
+      }
     }
   }
 }
