@@ -10,7 +10,7 @@
 #include "kernels/log.h"
 #include "main/interrupt.h"
 #include "main/progress.h"
-#include "main/reasoning.h"
+#include "server/reasoning.h"
 
 namespace loci::cli {
 namespace {
@@ -55,13 +55,13 @@ class ConsoleSink : public TokenSink {
       console_.answer(text);
       return;
     }
-    for (const AnswerPart& part : splitter_.add(text)) show_part(part);
+    for (const server::AnswerPart& part : splitter_.add(text)) show_part(part);
     if (!at_end) return;
-    for (const AnswerPart& part : splitter_.finish()) show_part(part);
+    for (const server::AnswerPart& part : splitter_.finish()) show_part(part);
     end_thinking();
   }
 
-  void show_part(const AnswerPart& part) {
+  void show_part(const server::AnswerPart& part) {
     if (part.thinking) {
       result.reasoning += part.text;
       if (!console_.stdout_is_terminal()) return;
@@ -85,7 +85,7 @@ class ConsoleSink : public TokenSink {
   Console& console_;
   bool split_;
   bool thinking_ = false;
-  ReasoningSplitter splitter_;
+  server::ReasoningSplitter splitter_;
   std::optional<ProgressBar> progress_;
 };
 
