@@ -472,6 +472,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   }
   info.backend = impl.backend->describe();
   info.chat_template = impl.metadata.find_string("tokenizer.chat_template").value_or("");
+  info.fingerprint = fingerprint(*impl.file, impl.metadata, impl.arch);
   return engine;
 } catch (const std::bad_alloc&) {
   fail(ErrorKind::kOutOfMemory, config.model_path, ": out of memory while loading; ",

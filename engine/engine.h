@@ -31,6 +31,7 @@ struct ModelInfo {
   int64_t n_kv_tokens = 0;                 // for which the K/V pool has room, over all sequences
   std::string backend;
   std::string chat_template;  // Jinja source, empty when the file has none
+  uint64_t fingerprint = 0;   // differs for models whose answers differ, but for tensors' middle bytes
 };
 
 class Engine {

@@ -11,7 +11,7 @@
 #include "kernels/log.h"
 #include "main/interrupt.h"
 #include "main/progress.h"
-#include "main/reasoning.h"
+#include "server/reasoning.h"
 
 namespace loci::cli {
 namespace {
@@ -56,13 +56,13 @@ class ConsoleSink : public TokenSink {
       console_.answer(text);
       return;
     }
-    for (const AnswerPart& part : splitter_.add(text)) show_part(part);
+    for (const server::AnswerPart& part : splitter_.add(text)) show_part(part);
     if (!at_end) return;
-    for (const AnswerPart& part : splitter_.finish()) show_part(part);
+    for (const server::AnswerPart& part : splitter_.finish()) show_part(part);
     end_thinking();
   }
 
-  void show_part(const AnswerPart& part) {
+  void show_part(const server::AnswerPart& part) {
     if (part.thinking) {
       result.reasoning += part.text;
       if (!console_.stdout_is_terminal()) return;
@@ -86,7 +86,7 @@ class ConsoleSink : public TokenSink {
   Console& console_;
   bool split_;
   bool thinking_ = false;
-  ReasoningSplitter splitter_;
+  server::ReasoningSplitter splitter_;
   std::optional<ProgressBar> progress_;
 };
 

@@ -5,22 +5,9 @@
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/console.h"
-#include "main/json_value.h"
-#include "main/reasoning.h"
+#include "server/json.h"
 
 namespace loci::cli {
-namespace {
-
-std::string text_or_empty(const Tokenizer& tokenizer, int32_t id) {
-  return id < 0 ? std::string() : std::string(tokenizer.token_text(id));
-}
-
-// A prompt for generation never ends with the end token, whatever the vocabulary asks for texts.
-void drop_end_token(const SpecialTokens& special, std::vector<int32_t>& tokens) {
-  if (special.add_eos && tokens.size() > 1 && tokens.back() == special.eos) tokens.pop_back();
-}
-
-}  // namespace
 
 ChatFormat::ChatFormat(const Engine& engine, const ChatOptions& options)
     : engine_(&engine), kwargs_json_(options.template_kwargs) {
@@ -51,28 +38,18 @@ ChatFormat::ChatFormat(const Engine& engine, const ChatOptions& options)
 
 PromptTokens ChatFormat::prompt(const std::vector<ChatMessage>& messages, std::optional<bool> thinking) const {
   const Tokenizer& tokenizer = engine_->tokenizer();
-  PromptTokens out;
   if (raw()) {
     std::string text;
     for (const ChatMessage& message : messages) text += message.content;
-    out.tokens = tokenizer.encode(text, true, true);
-    drop_end_token(tokenizer.special(), out.tokens);
-    return out;
+    return server::encode_text(tokenizer, text);
   }
   ChatTemplateInputs inputs;
   inputs.messages = messages;
-  inputs.kwargs = to_variables(kwargs_json_, "--chat-template-kwargs");
-  inputs.bos_token = text_or_empty(tokenizer, tokenizer.special().bos);
-  inputs.eos_token = text_or_empty(tokenizer, tokenizer.special().eos);
+  inputs.kwargs = server::to_variables(kwargs_json_, "--chat-template-kwargs");
+  inputs.bos_token = server::token_text_or_empty(tokenizer, tokenizer.special().bos);
+  inputs.eos_token = server::token_text_or_empty(tokenizer, tokenizer.special().eos);
   inputs.enable_thinking = thinking;
-  const std::vector<PromptPiece> pieces = template_->render(inputs);
-  const std::string text = join(pieces);
-  // Templates that spell the begin token themselves must not get a second one.
-  const bool has_bos = !inputs.bos_token.empty() && text.rfind(inputs.bos_token, 0) == 0;
-  out.tokens = tokenizer.encode(pieces, !has_bos);
-  drop_end_token(tokenizer.special(), out.tokens);
-  out.opens_reasoning = !opened_reasoning(text).empty();
-  return out;
+  return server::encode_chat(tokenizer, template_->render(inputs));
 }
 
 std::string describe_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {

@@ -7,13 +7,11 @@
 #include "engine/engine.h"
 #include "engine/text/chat_template.h"
 #include "main/options.h"
+#include "server/prompt_tokens.h"
 
 namespace loci::cli {
 
-struct PromptTokens {
-  std::vector<int32_t> tokens;
-  bool opens_reasoning = false;  // the template ends with <think>: the answer starts inside
-};
+using server::PromptTokens;
 
 class ChatFormat {
  public:
@@ -22,6 +20,7 @@ class ChatFormat {
   ChatFormat(const Engine& engine, const ChatOptions& options);
 
   bool raw() const { return !template_; }
+  const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
   const std::string& template_name() const { return name_; }  // "of the model", "chatml", "none: ..."
 
   // The prompt for the next answer. Raw: the contents, one after the other, control tokens spelled in them parsed.

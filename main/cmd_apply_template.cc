@@ -8,10 +8,10 @@
 #include "engine/text/chat_template.h"
 #include "gguf/gguf.h"
 #include "kernels/error.h"
-#include "main/chat_body.h"
 #include "main/cli.h"
 #include "main/commands.h"
-#include "main/json_value.h"
+#include "server/chat_body.h"
+#include "server/json.h"
 
 namespace loci::cli {
 namespace {
@@ -82,23 +82,24 @@ int cmd_apply_template(const std::vector<std::string>& args) {
 
   const Source source = find_source(options);
   if (options.variables_file) {
-    const jinja::Variables variables = to_variables(read_text(*options.variables_file), *options.variables_file);
+    const jinja::Variables variables =
+        server::to_variables(read_text(*options.variables_file), *options.variables_file);
     std::cout << jinja::Template::parse(source.text).render(variables, options.now).bytes() << std::flush;
     return 0;
   }
   const ChatTemplate chat_template = ChatTemplate::from_source(source.text);
   const std::string where = options.body_file == "-" ? "standard input" : options.body_file;
-  const nlohmann::ordered_json json = parse_json(read_text(options.body_file), where);
-  ChatBody body = parse_chat_body(json, chat_template, !options.no_prefill);
+  const nlohmann::ordered_json json = server::parse_json(read_text(options.body_file), where);
+  server::ChatBody body = server::parse_chat_body(json, chat_template, !options.no_prefill);
   body.inputs.bos_token = source.bos_token;
   body.inputs.eos_token = source.eos_token;
   body.inputs.now = options.now;
   if (options.kwargs) {
-    jinja::Variables kwargs = to_variables(*options.kwargs, "--chat-template-kwargs");
+    jinja::Variables kwargs = server::to_variables(*options.kwargs, "--chat-template-kwargs");
     kwargs.insert(kwargs.end(), body.inputs.kwargs.begin(), body.inputs.kwargs.end());  // the body's win
     body.inputs.kwargs = std::move(kwargs);
   }
-  std::cout << join(render(chat_template, body)) << std::flush;
+  std::cout << join(server::render(chat_template, body)) << std::flush;
   return 0;
 }
 

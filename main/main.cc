@@ -20,6 +20,7 @@
 namespace {
 
 using loci::cli::cmd_apply_template;
+using loci::cli::cmd_batch;
 using loci::cli::cmd_bench;
 using loci::cli::cmd_chat;
 using loci::cli::cmd_inspect;
@@ -40,6 +41,7 @@ constexpr Command kCommands[] = {
     {"chat", cmd_chat, "talk to a model in the terminal"},
     {"cli", cmd_chat, "the same as chat"},
     {"completion", cmd_run, "the same as run"},
+    {"batch", cmd_batch, "run a file of requests"},
     {"models", cmd_models, "list the models that have a short name"},
     {"inspect", cmd_inspect, "say what a GGUF file holds and whether it would load"},
     {"quantize", cmd_quantize, "convert a GGUF file to a smaller type"},

@@ -39,8 +39,9 @@ std::string bytes_text(double bytes) {
 
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), active_(isatty(STDERR_FILENO) != 0) {}
 
-ProgressBar::~ProgressBar() {
+void ProgressBar::clear() {
   if (active_ && last_drawn_s_ >= 0) std::fputs("\r\033[K", stderr);
+  last_drawn_s_ = -1;
 }
 
 void ProgressBar::update(double done, double total, const std::string& detail) {

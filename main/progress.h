@@ -11,7 +11,8 @@ std::string bytes_text(double bytes);
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label);
-  ~ProgressBar();  // clears the line
+  ~ProgressBar() { clear(); }
+  void clear();  // takes the line off
   void update(double done, double total, const std::string& detail);
 
  private:

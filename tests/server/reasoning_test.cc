@@ -1,9 +1,9 @@
 // Thinking told from answering, however the text is cut into pieces.
-#include "main/reasoning.h"
+#include "server/reasoning.h"
 
 #include <gtest/gtest.h>
 
-namespace loci::cli {
+namespace loci::server {
 namespace {
 
 struct Split {
@@ -60,4 +60,4 @@ TEST(Reasoning, ThePromptMayHaveOpenedIt) {
 }
 
 }  // namespace
-}  // namespace loci::cli
+}  // namespace loci::server

@@ -1,8 +1,8 @@
-#include "main/json_value.h"
+#include "server/json.h"
 
 #include "kernels/error.h"
 
-namespace loci::cli {
+namespace loci::server {
 namespace {
 
 using jinja::Value;
@@ -83,4 +83,4 @@ jinja::Variables to_variables(const std::string& json_object, const std::string&
   return variables;
 }
 
-}  // namespace loci::cli
+}  // namespace loci::server

@@ -1,11 +1,11 @@
-#include "main/chat_body.h"
+#include "server/chat_body.h"
 
 #include <algorithm>
 
 #include "kernels/error.h"
-#include "main/json_value.h"
+#include "server/json.h"
 
-namespace loci::cli {
+namespace loci::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -175,4 +175,4 @@ std::vector<PromptPiece> render(const ChatTemplate& chat_template, const ChatBod
   return pieces;
 }
 
-}  // namespace loci::cli
+}  // namespace loci::server

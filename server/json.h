@@ -5,7 +5,7 @@
 
 #include "engine/text/jinja/template.h"
 
-namespace loci::cli {
+namespace loci::server {
 
 // Objects keep the order of their keys. Strings, keys included, get `origin`. Throws Error(kInvalidInput) for
 // integers beyond 64 bits and for nesting or size beyond what templates may hold; `what` names the value.
@@ -17,4 +17,4 @@ nlohmann::ordered_json parse_json(const std::string& text, const std::string& wh
 // A JSON object as variables, "" as none: --chat-template-kwargs.
 jinja::Variables to_variables(const std::string& json_object, const std::string& what);
 
-}  // namespace loci::cli
+}  // namespace loci::server

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace loci::cli {
+namespace loci::server {
 
 struct AnswerPart {
   bool thinking = false;
@@ -35,4 +35,4 @@ class ReasoningSplitter {
 // The opening marker that `prompt` ends with, white space after it allowed; empty when there is none.
 std::string_view opened_reasoning(std::string_view prompt);
 
-}  // namespace loci::cli
+}  // namespace loci::server

@@ -1,8 +1,8 @@
-#include "main/reasoning.h"
+#include "server/reasoning.h"
 
 #include <algorithm>
 
-namespace loci::cli {
+namespace loci::server {
 namespace {
 
 struct Markers {
@@ -97,4 +97,4 @@ void ReasoningSplitter::advance(std::vector<AnswerPart>& out, bool at_end) {
   held_.clear();
 }
 
-}  // namespace loci::cli
+}  // namespace loci::server

@@ -6,7 +6,7 @@
 
 #include "engine/text/chat_template.h"
 
-namespace loci::cli {
+namespace loci::server {
 
 struct ChatBody {
   ChatTemplateInputs inputs;
@@ -22,4 +22,4 @@ ChatBody parse_chat_body(const nlohmann::ordered_json& body, const ChatTemplate&
 // The prompt: the template's pieces, then the prefill.
 std::vector<PromptPiece> render(const ChatTemplate& chat_template, const ChatBody& body);
 
-}  // namespace loci::cli
+}  // namespace loci::server

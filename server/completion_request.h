@@ -1,0 +1,60 @@
+// CompletionRequest: the body of POST /v1/chat/completions or /v1/completions, checked and tokenized, ready to become
+// requests of the engine.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
+#include "server/api_error.h"
+#include "server/body_fields.h"
+#include "server/prompt_tokens.h"
+
+namespace loci::server {
+
+enum class Endpoint { kChatCompletions, kCompletions };
+
+// What bodies are read against: the model, and values for what they leave out.
+struct RequestDefaults {
+  const Tokenizer* tokenizer = nullptr;         // not owned
+  const ChatTemplate* chat_template = nullptr;  // not owned; nullptr: chat requests are refused
+  int64_t n_ctx = 0;
+  SamplingParams sampling;
+  int64_t max_tokens = -1;
+  std::vector<std::string> stops;    // a body's own replace them
+  jinja::Variables template_kwargs;  // a body's own go before them
+  std::optional<bool> thinking;      // enable_thinking of the template
+  bool separate_reasoning = true;    // reasoning_content apart from content
+};
+
+struct CompletionRequest {
+  Endpoint endpoint = Endpoint::kChatCompletions;
+  std::vector<PromptTokens> prompts;  // one for chat
+  std::vector<std::string> echoed;    // text of each prompt when the answer repeats it, else empty
+  int n = 1;                          // answers for each prompt
+  SamplingParams sampling;
+  int64_t max_tokens = -1;
+  std::vector<std::string> stops;
+  bool cache_prompt = true;
+  bool logprobs = false;
+  int top_logprobs = 0;
+  bool split_reasoning = false;
+  bool stream = false, include_usage = false;
+
+  // Choice i is answer i % n to prompt i / n.
+  size_t n_choices() const { return prompts.size() * static_cast<size_t>(n); }
+};
+
+// Throws Error that names the field: kInvalidInput, or kUnsupported for what is understood but cannot be done.
+CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const RequestDefaults& defaults);
+
+// Set when a prompt does not fit the context.
+std::optional<ApiError> check_context(const CompletionRequest& request, int64_t n_ctx);
+
+// The engine's request for a choice. Answers to one prompt have seeds seed, seed + 1, ... (random ones when it is -1).
+Request choice_request(const CompletionRequest& request, size_t choice, TokenSink* sink);
+
+}  // namespace loci::server
