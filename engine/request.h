@@ -26,7 +26,8 @@ enum class FinishReason {
 struct SpeculationStats {
   int64_t n_rounds = 0;  // steps that checked guesses
   int64_t n_drafted = 0, n_accepted = 0;
-  std::vector<int64_t> drafted_at, accepted_at;  // rounds with a guess at the i-th place behind the sequence; right there
+  std::vector<int64_t> drafted_at,
+      accepted_at;  // rounds with a guess at the i-th place behind the sequence; right there
 };
 
 struct RequestStats {
@@ -75,9 +76,9 @@ struct Request {
   int64_t max_tokens = -1;  // -1: until an end token or the context's end; 0: evaluate only
   std::vector<std::string> stops;
   bool show_special = false;
-  bool stop_at_end = true;    // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
-  int n_top_logprobs = 0;     // > 0: TokenSink gets that many alternatives
-  bool cache_prompt = true;   // reuse and keep K/V of this request
+  bool stop_at_end = true;   // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
+  int n_top_logprobs = 0;    // > 0: TokenSink gets that many alternatives
+  bool cache_prompt = true;  // reuse and keep K/V of this request
   Speculation speculation;
   TokenSink* sink = nullptr;  // not owned; outlives the request
 

@@ -145,11 +145,13 @@ std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
   const SpeculationStats& guesses = stats.speculation;
   std::string drafts;
   if (guesses.n_drafted > 0) {
-    drafts = " | drafted " + std::to_string(guesses.n_drafted) + ", accepted " + std::to_string(guesses.n_accepted) + " (";
+    drafts =
+        " | drafted " + std::to_string(guesses.n_drafted) + ", accepted " + std::to_string(guesses.n_accepted) + " (";
     constexpr size_t kPlaces = 5;
     for (size_t i = 0; i < std::min(guesses.drafted_at.size(), kPlaces); ++i) {
       const int64_t accepted = i < guesses.accepted_at.size() ? guesses.accepted_at[i] : 0;
-      drafts += (i > 0 ? " " : "") + std::to_string((200 * accepted + guesses.drafted_at[i]) / (2 * guesses.drafted_at[i])) + "%";
+      drafts += (i > 0 ? " " : "") +
+                std::to_string((200 * accepted + guesses.drafted_at[i]) / (2 * guesses.drafted_at[i])) + "%";
     }
     drafts += ")";
   }

@@ -35,8 +35,8 @@ SpeculationMode parse_mode(const std::string& list) {
       fail(ErrorKind::kUnsupported, "not supported by this build: --spec-type ", name,
            " (it drafts with n-grams or a whole model)");
     } else {
-      fail(ErrorKind::kInvalidInput, "invalid argument: --spec-type: expected none, ngram, draft or auto, found '", name,
-           "'");
+      fail(ErrorKind::kInvalidInput, "invalid argument: --spec-type: expected none, ngram, draft or auto, found '",
+           name, "'");
     }
   }
   return mode;

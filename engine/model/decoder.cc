@@ -16,12 +16,7 @@ int64_t aligned(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAli
 
 Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& kv, Backend& backend, int max_rows,
                  size_t first_kv_layer)
-    : arch_(arch),
-      weights_(weights),
-      kv_(kv),
-      backend_(backend),
-      max_rows_(max_rows),
-      first_kv_layer_(first_kv_layer) {
+    : arch_(arch), weights_(weights), kv_(kv), backend_(backend), max_rows_(max_rows), first_kv_layer_(first_kv_layer) {
   int64_t q_dim = 0, kv_dim = 0;
   for (const LayerSpec& layer : arch.layers) {
     q_dim = std::max(q_dim, int64_t{layer.n_heads} * layer.head_dim);

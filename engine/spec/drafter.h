@@ -16,8 +16,8 @@ namespace loci {
 // One request in a round of drafting.
 struct DraftJob {
   int64_t key = 0;                   // of the sequence, for what the drafter remembers of it
-  std::span<const int32_t> tokens;  // prompt and answer; K/V of all but the last exist
-  const KvSequence* kv = nullptr;   // with pages for tokens.size() - 1 + max_depth tokens
+  std::span<const int32_t> tokens;   // prompt and answer; K/V of all but the last exist
+  const KvSequence* kv = nullptr;    // with pages for tokens.size() - 1 + max_depth tokens
   const Sampler* sampler = nullptr;  // the request's own, as it stands behind `tokens`
   const Speculation* params = nullptr;
   int max_depth = 0;  // >= 1

@@ -38,8 +38,8 @@ struct ModelDrafter::Round {
   std::vector<Leaf> leaves;
 };
 
-ModelDrafter::ModelDrafter(std::unique_ptr<DraftModel> model, const KvManager& kv, size_t first_layer,
-                           Backend& backend, int max_rows, int64_t target_vocab_size, double relative_cost)
+ModelDrafter::ModelDrafter(std::unique_ptr<DraftModel> model, const KvManager& kv, size_t first_layer, Backend& backend,
+                           int max_rows, int64_t target_vocab_size, double relative_cost)
     : model_(std::move(model)),
       kv_(kv),
       decoder_(model_->arch, model_->weights, kv, backend, max_rows, first_layer),
@@ -130,7 +130,8 @@ void ModelDrafter::forward(std::span<Round* const> rounds) {
     const int64_t count = std::min(decoder_.max_logit_rows(), decoder_.n_logit_rows() - first);
     const std::span<const float> logits = decoder_.logits(first, count);
     for (int64_t row = 0; row < count; ++row) {
-      take_logits(*ready[static_cast<size_t>(first + row)], logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab));
+      take_logits(*ready[static_cast<size_t>(first + row)],
+                  logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab));
     }
   }
   cost_.observe(batch.n_rows(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
@@ -139,14 +140,15 @@ void ModelDrafter::forward(std::span<Round* const> rounds) {
 void ModelDrafter::take_logits(Round& round, std::span<const float> logits) {
   DraftJob& job = *round.job;
   const Speculation& params = *job.params;
-  const std::span<const float> row = logits.first(static_cast<size_t>(std::min<int64_t>(
-      static_cast<int64_t>(logits.size()), target_vocab_size_)));
+  const std::span<const float> row =
+      logits.first(static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(logits.size()), target_vocab_size_)));
   const std::optional<int32_t> token = round.sampler.sample(row);
   round.done = true;
   if (!token) return;  // NaN or nothing left: the target will say so
   Candidates best = top_k_of_row(row, std::max(kConfidenceTokens, params.width));
   softmax(best);
-  const auto found = std::find_if(best.items.begin(), best.items.end(), [&](const Candidate& c) { return c.token == *token; });
+  const auto found =
+      std::find_if(best.items.begin(), best.items.end(), [&](const Candidate& c) { return c.token == *token; });
   const float confidence = found == best.items.end() ? 0 : static_cast<float>(found->p);
   if (confidence < params.p_min) return;
   const int32_t parent = round.last_node;
@@ -173,7 +175,8 @@ void ModelDrafter::propose(std::span<DraftJob*> jobs) {
   std::vector<std::unique_ptr<Round>> rounds;
   for (DraftJob* job : jobs) {
     if (!can_draft(*job)) continue;
-    auto round = std::make_unique<Round>(Round{.job = job, .sampler = *job->sampler, .tokens = {}, .positions = {}, .leaves = {}});
+    auto round = std::make_unique<Round>(
+        Round{.job = job, .sampler = *job->sampler, .tokens = {}, .positions = {}, .leaves = {}});
     missing_positions(*job, round->positions);
     for (const int32_t position : round->positions) round->tokens.push_back(job->tokens[static_cast<size_t>(position)]);
     round->hash = prefix_hash(job->key, job->tokens, job->tokens.size());

@@ -54,7 +54,7 @@ class ModelDrafter : public Drafter {
   bool told_limit_ = false;
   // The token prefix whose draft K/V a slot holds; 0: none. What pages hold changes without notice, so that a slot is
   // trusted only when this agrees. A collision costs a bad guess, nothing else.
-  std::vector<uint64_t> slot_prefix_;                                // [n_pages * page_size]
+  std::vector<uint64_t> slot_prefix_;                               // [n_pages * page_size]
   mutable std::map<int64_t, std::vector<uint64_t>> prefix_hashes_;  // [n]: of the first n + 1 tokens
 };
 

@@ -42,7 +42,8 @@ void NgramDrafter::propose(DraftJob& job) {
     // A text that repeats itself is followed past its end, on to the guesses.
     const int n = source.index == &own ? job.max_depth : static_cast<int>(known.size());
     std::vector<int32_t> guesses(known.begin(), known.end());
-    for (auto i = static_cast<int>(guesses.size()); i < n; ++i) guesses.push_back(guesses[static_cast<size_t>(i) - known.size()]);
+    for (auto i = static_cast<int>(guesses.size()); i < n; ++i)
+      guesses.push_back(guesses[static_cast<size_t>(i) - known.size()]);
     for (int i = 0; i < n; ++i) {
       const float probability = confidence(source.match.length + i) * (i == 0 ? left : 1.0f);
       job.tree.add(guesses[static_cast<size_t>(i)], parent, probability);

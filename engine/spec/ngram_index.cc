@@ -62,15 +62,16 @@ std::vector<NgramIndex::Match> NgramIndex::find(std::span<const int32_t> context
   for (int i = 0; place != kNone && i < kMaxPlaces; ++i, place = earlier_[place]) {
     int length = 2;
     while (length < longest && place >= static_cast<size_t>(length) + 1 &&
-           tokens_[place - static_cast<size_t>(length) - 1] == context[context.size() - static_cast<size_t>(length) - 1]) {
+           tokens_[place - static_cast<size_t>(length) - 1] ==
+               context[context.size() - static_cast<size_t>(length) - 1]) {
       ++length;
     }
     all.push_back({place, length});
   }
   std::stable_sort(all.begin(), all.end(), [](const Match& a, const Match& b) { return a.length > b.length; });
   for (const Match& match : all) {
-    const bool seen = std::any_of(found.begin(), found.end(),
-                                  [&](const Match& f) { return tokens_[f.next] == tokens_[match.next]; });
+    const bool seen =
+        std::any_of(found.begin(), found.end(), [&](const Match& f) { return tokens_[f.next] == tokens_[match.next]; });
     if (!seen) found.push_back(match);
     if (static_cast<int>(found.size()) == n) break;
   }
@@ -79,7 +80,8 @@ std::vector<NgramIndex::Match> NgramIndex::find(std::span<const int32_t> context
 
 std::span<const int32_t> NgramIndex::continuation(const Match& match, int n) const {
   size_t end = match.next;
-  while (end < tokens_.size() && tokens_[end] != kBorder && end - match.next < static_cast<size_t>(std::max(n, 0))) ++end;
+  while (end < tokens_.size() && tokens_[end] != kBorder && end - match.next < static_cast<size_t>(std::max(n, 0)))
+    ++end;
   return std::span(tokens_).subspan(match.next, end - match.next);
 }
 

@@ -53,8 +53,8 @@ class Speculator {
   };
   struct Cut {
     std::vector<int32_t> nodes{};  // worth their rows, ascending
-    double gain = 0;             // expected tokens
-    double rate = 0;             // tokens per ms with them
+    double gain = 0;               // expected tokens
+    double rate = 0;               // tokens per ms with them
   };
 
   double rate(const Outlook& outlook) const;
@@ -69,7 +69,7 @@ class Speculator {
   void propose_costly(size_t drafter, std::span<Candidate* const> chosen, Outlook& outlook);
 
   std::vector<std::unique_ptr<Drafter>> drafters_;
-  std::vector<Acceptance> all_;             // per drafter, over all sequences
+  std::vector<Acceptance> all_;            // per drafter, over all sequences
   std::vector<int64_t> tokens_since_use_;  // per drafter
   CostCurve step_cost_;
   std::map<int64_t, State> sequences_;

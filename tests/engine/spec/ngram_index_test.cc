@@ -72,7 +72,8 @@ TEST(NgramIndex, AgreesWithPlainSearch) {
       for (size_t next = 1; next < tokens.size(); ++next) {
         int length = 0;
         while (length < NgramIndex::kMaxLength && next >= static_cast<size_t>(length) + 1 &&
-               tokens[next - 1 - static_cast<size_t>(length)] == tokens[tokens.size() - 1 - static_cast<size_t>(length)]) {
+               tokens[next - 1 - static_cast<size_t>(length)] ==
+                   tokens[tokens.size() - 1 - static_cast<size_t>(length)]) {
           ++length;
         }
         if (length > 0 && length >= best_length) best_place = next, best_length = length;
