@@ -603,17 +603,30 @@ std::vector<std::vector<float>> Engine::evaluate_batch(std::span<const std::vect
 }
 
 void Engine::save_cache(const std::string& path) const {
-  HeldPages held(*impl_->kv);
-  held.sequence = impl_->kv->find(impl_->last_kept, impl_->ns);
-  if (held.sequence.tokens.empty()) {
+  if (impl_->last_kept.empty()) {
     fail(ErrorKind::kInvalidInput, path, ": nothing to save: no request has been answered yet");
   }
-  write_cache_file(path, impl_->cache_identity(), *impl_->kv, held.sequence);
+  save_session(path, "", true);
 }
 
 std::string Engine::load_cache(const std::string& path) {
-  return read_cache_file(path, impl_->cache_identity(), impl_->ns, static_cast<int32_t>(impl_->arch.vocab_size),
-                         *impl_->kv);
+  std::string text;
+  return load_session(path, text);
+}
+
+void Engine::save_session(const std::string& path, std::string_view text, bool durable) const {
+  HeldPages held(*impl_->kv);
+  held.sequence = impl_->kv->find(impl_->last_kept, impl_->ns);
+  write_cache_file(path, impl_->cache_identity(), *impl_->kv, held.sequence, text, durable);
+}
+
+std::string Engine::load_session(const std::string& path, std::string& text) {
+  CacheFile file = read_cache_file(path, impl_->cache_identity(), impl_->ns,
+                                   static_cast<int32_t>(impl_->arch.vocab_size), *impl_->kv);
+  if (!file.why_not.empty()) return file.why_not;
+  text = std::move(file.text);
+  impl_->last_kept = std::move(file.tokens);
+  return "";
 }
 
 void Engine::clear_cache() { impl_->kv->clear(); }

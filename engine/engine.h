@@ -69,10 +69,13 @@ class Engine {
   // Several sequences in one ragged batch; logits of the last token of each: [n_seqs][n_vocab].
   std::vector<std::vector<float>> evaluate_batch(std::span<const std::vector<int32_t>> sequences);
 
-  // Keeps the K/V of the sequence that starts with the most recent request (--prompt-cache, /save): versioned,
-  // checksummed, bound to model and formats. load_cache returns an empty string, or why it was not used.
+  // Keeps the K/V of the most recent request (--prompt-cache, --session): versioned, checksummed, bound to model and
+  // formats. load_cache returns an empty string, or why the file was not used. A session is the same with a text of
+  // the caller's, and may be without K/V; `durable`: on return it has reached the disk.
   void save_cache(const std::string& path) const;
   [[nodiscard]] std::string load_cache(const std::string& path);
+  void save_session(const std::string& path, std::string_view text, bool durable) const;
+  [[nodiscard]] std::string load_session(const std::string& path, std::string& text);
   void clear_cache();
   // Aborts when the page accounting is broken (tests call it after each step).
   void check_invariants() const;

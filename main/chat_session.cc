@@ -1,5 +1,7 @@
 #include "main/chat_session.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -24,6 +26,58 @@ ChatSession::ChatSession(const ChatFlags& flags, Console& console) : flags_(flag
     log_info("note: sampling as the model file recommends: ", taken);
   }
   if (!flags.prompt.cache_file.empty()) load_prompt_cache(*engine_, flags.prompt.cache_file);
+  load_session();
+}
+
+// A file that does not fit stays as it is, and the chat goes on without it.
+void ChatSession::load_session() {
+  const std::string& path = flags_.session_path;
+  struct stat info {};
+  if (path.empty()) return;
+  if (stat(path.c_str(), &info) != 0 && errno == ENOENT) {
+    session_path_ = path;
+    return;
+  }
+  std::string text;
+  std::string why_not = engine_->load_session(path, text);
+  if (why_not.empty() && text.empty()) why_not = path + ": holds no conversation (made by --prompt-cache)";
+  if (why_not.empty()) {
+    try {
+      std::string model;
+      const Conversation found = parse_conversation(text, path, model);
+      conversation.messages = found.messages;
+      if (!flags_.chat.system) conversation.system = found.system;
+    } catch (const Error& error) {
+      why_not = error.what();
+    }
+  }
+  if (!why_not.empty()) {
+    log_warn("--session ", why_not, "; it is left as it is, and this chat is not saved");
+    return;
+  }
+  session_path_ = path;
+  session_text_ = text;
+  const size_t n = conversation.messages.size() / 2;
+  log_info("session ", path, ": goes on after ", n, n == 1 ? " answer" : " answers");
+}
+
+void ChatSession::save_session(bool durable) {
+  if (session_path_.empty()) return;
+  const std::string text = conversation_text(conversation, engine_->info().name);
+  if (!durable && text == session_text_) return;
+  try {
+    engine_->save_session(session_path_, text, durable);
+    session_text_ = text;
+  } catch (const Error& error) {
+    log_warn("--session ", error.what());
+  }
+}
+
+void ChatSession::end_session() {
+  const bool nothing = conversation.messages.empty() && session_text_.empty();
+  const bool unchanged =
+      totals_.n_answers == 0 && conversation_text(conversation, engine_->info().name) == session_text_;
+  if (!nothing && !unchanged) save_session(true);
 }
 
 void ChatSession::load(int64_t n_ctx) {
@@ -109,6 +163,7 @@ Answer ChatSession::ask(const std::string& message, bool as_typed) {
     transcript_ << "> " << text << "\n\n" << result.content << "\n\n" << std::flush;
     if (!transcript_) log_warn("-o ", flags_.transcript_path, ": cannot be written: ", std::strerror(errno));
   }
+  save_session(false);
   return result;
 }
 
@@ -130,6 +185,7 @@ bool ChatSession::regenerate(Answer& result) {
   }
   const bool nothing = result.interrupted && result.content.empty() && result.reasoning.empty();
   conversation.messages.push_back(nothing ? before : ChatMessage{"assistant", result.content, result.reasoning});
+  save_session(false);
   return true;
 }
 

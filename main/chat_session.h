@@ -28,6 +28,7 @@ struct ChatFlags {
   bool interactive_first = false;  // -if: ask before the first answer
   std::string in_prefix, in_suffix;
   std::string transcript_path;  // -o
+  std::string session_path;     // --session
 };
 
 struct ChatTotals {
@@ -56,6 +57,8 @@ class ChatSession {
   void set_context(int64_t n_ctx);
   // --prompt-cache at the end.
   void save_cache() const;
+  // --session at the end: on disk, whatever happens next.
+  void end_session();
 
   const Engine& engine() const { return *engine_; }
   const ChatFormat& format() const { return *format_; }
@@ -66,6 +69,8 @@ class ChatSession {
  private:
   void load(int64_t n_ctx);
   Answer answer_last(int64_t seed);
+  void load_session();
+  void save_session(bool durable);
 
   const ChatFlags& flags_;
   Console& console_;
@@ -75,6 +80,8 @@ class ChatSession {
   std::string attached_;
   int64_t n_regenerated_ = 0;  // in a row
   std::ofstream transcript_;
+  std::string session_path_;  // where the session is kept; empty: nowhere
+  std::string session_text_;  // what of the conversation lies there
 };
 
 }  // namespace loci::cli

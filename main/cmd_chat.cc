@@ -26,6 +26,9 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
   app.add_option("-o,--output", flags.transcript_path, "append the conversation to this file")
       ->group(kGroup)
       ->type_name("FILE");
+  app.add_option("--session", flags.session_path, "go on with the chat in this file, and keep it there with its K/V")
+      ->group(kGroup)
+      ->type_name("FILE");
   app.add_flag("-i,--interactive", flags.interactive, "raw completion: go on with your text after each answer")
       ->group(kGroup);
   app.add_flag("--if,--interactive-first", flags.interactive_first, "the same, asking before the first answer")
@@ -60,6 +63,13 @@ class ChatLoop {
         reader_(editor_, flags.multiline) {}
 
   int run(const std::optional<std::string>& first) {
+    const int status = converse(first);
+    session_.end_session();
+    return status;
+  }
+
+ private:
+  int converse(const std::optional<std::string>& first) {
     const bool at_terminal = console_.stdin_is_terminal() && console_.stderr_is_terminal();
     if (at_terminal) print_banner(session_, console_);
     int status = 0;
@@ -96,7 +106,6 @@ class ChatLoop {
     return console_.stdin_is_terminal() && !flags_.chat.single_turn ? 0 : status;
   }
 
- private:
   // Runs one command or question. 0: well; 1: an error, printed; 130: interrupted, and there is nobody to go on with.
   template <typename Action>
   int turn(Action action) {

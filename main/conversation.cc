@@ -46,7 +46,7 @@ std::vector<ChatMessage> Conversation::prompt_messages() const {
   return all;
 }
 
-void save_conversation(const Conversation& conversation, const std::string& model, const std::string& path) {
+std::string conversation_text(const Conversation& conversation, const std::string& model) {
   json file;
   file["format"] = kFormat;
   file["version"] = kVersion;
@@ -63,9 +63,11 @@ void save_conversation(const Conversation& conversation, const std::string& mode
   settings["predict"] = std::to_string(conversation.n_predict);
   if (conversation.thinking) settings["think"] = *conversation.thinking ? "on" : "off";
   file["settings"] = std::move(settings);
-  // Invalid UTF-8 (a message read from a binary file) becomes U+FFFD: the file is always valid JSON.
-  const std::string text = file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
 
+void save_conversation(const Conversation& conversation, const std::string& model, const std::string& path) {
+  const std::string text = conversation_text(conversation, model);
   const std::string partial = path + ".partial";
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out << text;
@@ -78,7 +80,10 @@ void save_conversation(const Conversation& conversation, const std::string& mode
 }
 
 Conversation load_conversation(const std::string& path, std::string& model) {
-  const std::string text = read_text(path);
+  return parse_conversation(read_text(path), path, model);
+}
+
+Conversation parse_conversation(const std::string& text, const std::string& path, std::string& model) {
   const json file = json::parse(text, nullptr, false);
   if (file.is_discarded() || !file.is_object()) {
     fail(ErrorKind::kInvalidInput, path, ": expected a conversation saved by /save, found ",

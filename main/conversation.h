@@ -22,10 +22,16 @@ struct Conversation {
   std::vector<ChatMessage> prompt_messages() const;
 };
 
+// The conversation as JSON. Invalid UTF-8 (a message read from a binary file) becomes U+FFFD.
+std::string conversation_text(const Conversation& conversation, const std::string& model);
+// Reads such a text. `path` names its file in the Error that is thrown with the place and what was expected. `model`:
+// the model it was held with.
+Conversation parse_conversation(const std::string& text, const std::string& path, std::string& model);
+
 // Writes the conversation; the file is replaced whole or not at all. Throws Error naming path and reason.
 void save_conversation(const Conversation& conversation, const std::string& model, const std::string& path);
 
-// Reads one. Throws Error naming path, place and what was expected. `model`: the model it was held with.
+// Reads one, as parse_conversation does.
 Conversation load_conversation(const std::string& path, std::string& model);
 
 }  // namespace loci::cli

@@ -17,6 +17,7 @@ const char* finish_reason(const RequestStats& stats) {
       return "stop";
     case FinishReason::kLimit:
     case FinishReason::kContextFull:
+    case FinishReason::kDeadline:
       return "length";
     case FinishReason::kCancelled:
     case FinishReason::kError:

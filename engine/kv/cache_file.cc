@@ -13,16 +13,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "kernels/check.h"
 #include "kernels/error.h"
 
 namespace loci {
 namespace {
 
 constexpr char kMagic[8] = {'l', 'o', 'c', 'i', '-', 'k', 'v', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
-// All numbers little-endian, as on every machine this runs on. Followed by int32 tokens[n_tokens], then for each
-// layer and KV head the K pages in order and the V pages in order, then the XXH3 of all bytes before it.
+// All numbers little-endian, as on every machine this runs on. Followed by n_text bytes of text, int32
+// tokens[n_tokens], the images of their pages in order, then the XXH3 of all bytes before it.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -31,7 +32,7 @@ struct Header {
   uint64_t n_tokens;
   uint64_t bytes_per_page;  // over all layers
   uint32_t n_layers;
-  uint32_t reserved;
+  uint32_t n_text;
   char k_format[16];
   char v_format[16];
   char arithmetic[64];
@@ -51,10 +52,7 @@ Header make_header(const CacheIdentity& identity, const KvManager& kv, uint64_t 
   header.model = identity.model;
   header.n_tokens = n_tokens;
   header.n_layers = static_cast<uint32_t>(kv.n_layers());
-  for (size_t i = 0; i < kv.n_layers(); ++i) {
-    const KvLayer& layer = kv.layer(i);
-    header.bytes_per_page += (layer.k_page_bytes() + layer.v_page_bytes()) * static_cast<size_t>(layer.n_kv_heads);
-  }
+  header.bytes_per_page = static_cast<uint64_t>(kv.page_bytes());
   set_text(header.k_format, sizeof header.k_format, name(kv.config().k_format));
   set_text(header.v_format, sizeof header.v_format, name(kv.config().v_format));
   set_text(header.arithmetic, sizeof header.arithmetic, identity.arithmetic);
@@ -77,22 +75,10 @@ std::string difference(const Header& found, const Header& expected) {
     return str("expected K/V computed by '", text(expected.arithmetic, sizeof expected.arithmetic),
                "', found another instruction set or precision");
   }
-  if (found.n_layers != expected.n_layers || found.bytes_per_page != expected.bytes_per_page || found.reserved != 0) {
+  if (found.n_layers != expected.n_layers || found.bytes_per_page != expected.bytes_per_page) {
     return "its sizes are not those of this model";
   }
   return "";
-}
-
-// Calls `visit(data, bytes)` for every piece of the pages, in file order.
-template <typename Visit>
-void for_each_page(const KvManager& kv, const std::vector<int32_t>& pages, size_t n_pages, Visit&& visit) {
-  for (size_t i = 0; i < kv.n_layers(); ++i) {
-    const KvLayer& layer = kv.layer(i);
-    for (int head = 0; head < layer.n_kv_heads; ++head) {
-      for (size_t p = 0; p < n_pages; ++p) visit(layer.k_page(head, pages[p]), layer.k_page_bytes());
-      for (size_t p = 0; p < n_pages; ++p) visit(layer.v_page(head, pages[p]), layer.v_page_bytes());
-    }
-  }
 }
 
 class FileDescriptor {
@@ -152,10 +138,7 @@ class FileDescriptor {
 }  // namespace
 
 void write_cache_file(const std::string& path, const CacheIdentity& identity, const KvManager& kv,
-                      const KvSequence& sequence) {
-  const auto page_size = static_cast<size_t>(kv.page_size());
-  const size_t n_pages = sequence.tokens.size() / page_size;
-  const Header header = make_header(identity, kv, n_pages * page_size);
+                      const KvSequence& sequence, std::string_view text, bool durable) {
   const std::string temporary = str(path, ".", ::getpid(), ".tmp");
   FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const auto refuse = [&] {
@@ -171,21 +154,35 @@ void write_cache_file(const std::string& path, const CacheIdentity& identity, co
     XXH3_64bits_update(&hash, data, bytes);
     ok = ok && write_all(file.get(), data, bytes);
   };
+  LOCI_CHECK(text.size() <= UINT32_MAX, "a text of ", text.size(), " bytes");
+  Header header = make_header(identity, kv, sequence.tokens.size());
+  header.n_text = static_cast<uint32_t>(text.size());
   put(&header, sizeof header);
-  put(sequence.tokens.data(), n_pages * page_size * sizeof(int32_t));
-  for_each_page(kv, sequence.pages, n_pages, put);
+  put(text.data(), text.size());
+  put(sequence.tokens.data(), sequence.tokens.size() * sizeof(int32_t));
+  std::vector<std::byte> image(static_cast<size_t>(kv.page_bytes()));
+  const auto n_pages = static_cast<size_t>(kv.n_pages_for(static_cast<int64_t>(sequence.tokens.size())));
+  for (size_t i = 0; i < n_pages && ok; ++i) {
+    kv.read_page(sequence.pages[i], image);
+    put(image.data(), image.size());
+  }
   const uint64_t digest = XXH3_64bits_digest(&hash);
-  ok = ok && write_all(file.get(), &digest, sizeof digest) && ::fsync(file.get()) == 0 && file.close() == 0;
+  ok = ok && write_all(file.get(), &digest, sizeof digest) && (!durable || ::fsync(file.get()) == 0) &&
+       file.close() == 0;
   if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) refuse();
 }
 
-std::string read_cache_file(const std::string& path, const CacheIdentity& identity, const CacheNamespace& ns,
-                            int32_t vocab_size, KvManager& kv) {
+CacheFile read_cache_file(const std::string& path, const CacheIdentity& identity, const CacheNamespace& ns,
+                          int32_t vocab_size, KvManager& kv) {
+  CacheFile result;
+  const auto why = [&](auto&&... parts) {
+    result.why_not = str(path, ": ", parts...);
+    return result;
+  };
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return str(path, ": ", std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) return str(path, ": not a regular file");
-  const auto why = [&](auto&&... parts) { return str(path, ": ", parts...); };
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return why(std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return why("not a regular file");
   Header header{};
   if (info.st_size < static_cast<off_t>(sizeof header) || !read_all(file.get(), &header, sizeof header)) {
     return why("not a cache file of this program: only ", info.st_size, " bytes");
@@ -195,29 +192,29 @@ std::string read_cache_file(const std::string& path, const CacheIdentity& identi
   // Sizes are settled against the real file before anything is sized by them.
   const auto page_size = static_cast<uint64_t>(kv.page_size());
   const uint64_t file_bytes = static_cast<uint64_t>(info.st_size);
-  if (header.n_tokens > file_bytes || header.n_tokens % page_size != 0)
-    return why("damaged: token count ", header.n_tokens);
-  const uint64_t n_pages = header.n_tokens / page_size;
-  const auto expected = static_cast<unsigned __int128>(sizeof header) + header.n_tokens * sizeof(int32_t) +
+  if (header.n_tokens > file_bytes) return why("damaged: token count ", header.n_tokens);
+  const uint64_t n_pages = (header.n_tokens + page_size - 1) / page_size;
+  const auto expected = static_cast<unsigned __int128>(sizeof header) + header.n_text +
+                        header.n_tokens * sizeof(int32_t) +
                         static_cast<unsigned __int128>(n_pages) * header.bytes_per_page + sizeof(uint64_t);
   if (expected != file_bytes) {
     return why("damaged: expected ", static_cast<uint64_t>(expected), " bytes, found ", file_bytes);
   }
-  if (n_pages == 0) return why("holds no tokens");
   if (static_cast<int64_t>(n_pages) > kv.n_pages()) {
     return why("holds ", header.n_tokens, " tokens, the context has room for ",
                kv.n_pages() * static_cast<int64_t>(page_size));
   }
-  // The checksum before the first page is taken: a damaged file costs no kept sequence its pages.
+  // The checksum before the first page is taken: a damaged file costs no cached prefix its pages.
   if (!checksum_matches(file.get(), file_bytes)) return why("damaged: its checksum does not match");
   if (::lseek(file.get(), sizeof header, SEEK_SET) < 0) return why(std::strerror(errno));
+
   KvSequence sequence = kv.find({}, ns);
   if (!kv.reserve(sequence, static_cast<int64_t>(header.n_tokens))) {
     kv.release(std::move(sequence));
     return why("no free pages for ", header.n_tokens, " tokens");
   }
+  result.text.resize(header.n_text);
   sequence.tokens.resize(header.n_tokens);
-
   XXH3_state_t hash;
   XXH3_64bits_reset(&hash);
   bool ok = true;
@@ -226,17 +223,24 @@ std::string read_cache_file(const std::string& path, const CacheIdentity& identi
     if (ok) XXH3_64bits_update(&hash, data, bytes);
   };
   XXH3_64bits_update(&hash, &header, sizeof header);
+  get(result.text.data(), header.n_text);
   get(sequence.tokens.data(), header.n_tokens * sizeof(int32_t));
-  for_each_page(kv, sequence.pages, n_pages, get);
+  std::vector<std::byte> image(static_cast<size_t>(kv.page_bytes()));
+  for (size_t i = 0; i < n_pages && ok; ++i) {
+    get(image.data(), image.size());
+    kv.write_page(sequence.pages[i], image);
+  }
   uint64_t digest = 0;
   ok = ok && read_all(file.get(), &digest, sizeof digest) && digest == XXH3_64bits_digest(&hash);
   for (const int32_t token : sequence.tokens) ok = ok && token >= 0 && token < vocab_size;
   if (!ok) {
     kv.release(std::move(sequence));
+    result.text.clear();
     return why("damaged: its checksum does not match");
   }
+  result.tokens = sequence.tokens;
   kv.keep(std::move(sequence));
-  return "";
+  return result;
 }
 
 }  // namespace loci

@@ -1,9 +1,11 @@
 """loci chat with input from a pipe: messages line by line, commands, saved conversations. Tiny model."""
 import json
 import os
+import subprocess
+import time
 import unittest
 
-from cli_testing import TINY, TINY_RAW, TestCase, main, run
+from cli_testing import BINARY, TINY, TINY_RAW, TestCase, environment, main, run
 
 
 def chat(text, *args, model=TINY):
@@ -211,6 +213,85 @@ class Cache(TestCase):
         chat("hello\n", "--prompt-cache", path)
         result = chat("hello\n", "--prompt-cache", path, "--show-timings")
         self.assertGreaterEqual(int(result.error.split("cached ")[1].split()[0]), 16, result)
+
+
+class Session(TestCase):
+    def cached(self, result):
+        return [int(line.split("cached ")[1].split()[0]) for line in result.error.splitlines() if "[ Prompt" in line]
+
+    def test_goes_on_where_it_ended(self):
+        path = self.temporary("s.session")
+        whole = chat("one\ntwo\nthree\n", "--show-timings", "--sys", "Be brief.")
+        parts = [chat(text, "--show-timings", "--session", path, *system)
+                 for text, system in (("one\n", ["--sys", "Be brief."]), ("two\n", []), ("three\n", []))]
+        self.assertEqual(b"".join(p.out for p in parts), whole.out)
+        for part in parts:
+            self.assertEqual(part.code, 0, part)
+        self.assertEqual([self.cached(p)[0] for p in parts], self.cached(whole))
+        self.assertIn("goes on after 2 answers", parts[2].error)
+        self.assertEqual(os.listdir(os.path.dirname(path)).count(os.path.basename(path)), 1)
+
+    def test_every_answer_is_on_disk_before_the_next_question(self):
+        path = self.temporary("s.session")
+        process = subprocess.Popen([BINARY, "chat", "-m", TINY, "-n", "6", "-s", "1", "--session", path],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   env=environment())
+        sizes = []
+        for question in (b"one\n", b"two\n"):
+            process.stdin.write(question)
+            process.stdin.flush()
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                size = os.path.getsize(path) if os.path.exists(path) else 0
+                if size > (sizes[-1] if sizes else 0):
+                    break
+                time.sleep(0.01)
+            sizes.append(size)
+        process.kill()
+        process.communicate()
+        self.assertGreater(sizes[1], sizes[0])
+        self.assertIn("goes on after 2 answers", chat("", "--session", path).error)
+
+    def test_what_does_not_fit_is_refused_and_left_alone(self):
+        path = self.temporary("s.session")
+        fresh = chat("hello\n")
+        chat("one\n", "--session", path)
+        with open(path, "rb") as file:
+            good = file.read()
+        json_at = good.index(b'"one"')
+        cases = [
+            (good[:100], [], TINY, "only 100 bytes"),
+            (good[:-1], [], TINY, "damaged: expected"),
+            (good[:-300] + bytes([good[-300] ^ 4]) + good[-299:], [], TINY, "checksum"),
+            (good[:json_at + 2] + b"O" + good[json_at + 3:], [], TINY, "checksum"),
+            (good[:8] + b"\x07" + good[9:], [], TINY, "expected version 2, found 7"),
+            (b"a letter\n" * 100, [], TINY, "not a cache file"),
+            (good, [], TINY_RAW, "made with another model"),
+            (good, ["-ctk", "f32"], TINY, "expected K/V formats"),
+            (good, ["--kv-page-size", "32"], TINY, "expected page size 32, found 16"),
+        ]
+        for content, args, model, reason in cases:
+            with open(path, "wb") as file:
+                file.write(content)
+            result = chat("hello\n", "--session", path, *args, model=model)
+            self.assertEqual(result.code, 0, result)
+            self.assertIn(reason, result.error)
+            self.assertIn("this chat is not saved", result.error)
+            if model == TINY and "-ctk" not in args:
+                self.assertEqual(result.out, fresh.out)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), content, reason)
+
+    def test_a_place_that_cannot_be_written_is_told(self):
+        result = chat("hello\n", "--session", "/no/such/folder/file")
+        self.assertEqual(result.code, 0, result)
+        self.assertIn("/no/such/folder/file: cannot write the cache file: No such file", result.error)
+
+    def test_undo_and_clear_are_kept(self):
+        path = self.temporary("s.session")
+        chat("one\ntwo\n/undo\n", "--session", path)
+        self.assertIn("goes on after 1 answer\n", chat("/clear\n", "--session", path).error)
+        self.assertIn("goes on after 0 answers", chat("", "--session", path).error)
 
 
 class Raw(TestCase):

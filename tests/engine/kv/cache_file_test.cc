@@ -54,7 +54,7 @@ class CacheFile : public testing::Test {
 TEST_F(CacheFile, IsReused) {
   const auto engine = test::load_engine(config_);
   EXPECT_EQ(engine->load_cache(path_), "");
-  EXPECT_EQ(cached_tokens(*engine), 64);  // whole pages of 16
+  EXPECT_EQ(cached_tokens(*engine), 69);  // all but the last one of the prompt
 }
 
 TEST_F(CacheFile, DamageAnywhereIsRefused) {
@@ -113,8 +113,60 @@ TEST_F(CacheFile, SavingNeedsSomethingToSave) {
                 engine->save_cache("/nonexistent/folder/file");
               }),
               HasSubstr("No such file"));
-  engine->save_cache(path_);  // three tokens: no whole page
-  EXPECT_THAT(engine->load_cache(path_), HasSubstr("holds no tokens"));
+}
+
+TEST_F(CacheFile, KeepsEveryToken) {
+  for (const int n : {1, 2, 15, 16, 17, 32, 33}) {
+    const std::vector<int32_t> prompt = test::random_tokens(n, 9);
+    const auto engine = test::load_engine(config_);
+    const std::vector<int32_t> answer = test::generate(*engine, prompt, 4);
+    engine->save_cache(path_);
+    const auto other = test::load_engine(config_);
+    EXPECT_EQ(other->load_cache(path_), "");
+    // The last token of the answer has no K/V yet.
+    std::vector<int32_t> longer = prompt;
+    longer.insert(longer.end(), answer.begin(), answer.end());
+    longer.push_back(5);
+    test::RecordingSink sink;
+    other->submit(test::greedy(longer, 6, sink));
+    other->run_until_idle();
+    EXPECT_EQ(sink.stats.n_cached, n + 3);
+    EXPECT_EQ(sink.tokens, test::generate(*engine, longer, 6));
+    other->check_invariants();
+  }
+}
+
+TEST_F(CacheFile, ASessionHasATextAndMayLackTokens) {
+  const std::string words("what was said\n\0 and answered", 27);
+  const auto engine = test::load_engine(config_);
+  engine->save_session(path_, words, false);
+  std::string text;
+  EXPECT_EQ(test::load_engine(config_)->load_session(path_, text), "");
+  EXPECT_EQ(text, words);
+  test::generate(*engine, prompt_, 10);
+  engine->save_session(path_, words, true);
+  const auto other = test::load_engine(config_);
+  text.clear();
+  EXPECT_EQ(other->load_session(path_, text), "");
+  EXPECT_EQ(text, words);
+  EXPECT_EQ(cached_tokens(*other), 69);
+  // What was loaded can be saved again.
+  const auto third = test::load_engine(config_);
+  EXPECT_EQ(third->load_session(path_, text), "");
+  const std::string bytes = read_file(path_);
+  third->save_session(path_, words, true);
+  EXPECT_EQ(read_file(path_).size(), bytes.size());
+  std::string damaged = bytes;
+  damaged[150] ^= 1;  // in the text
+  write_file(path_, damaged);
+  EXPECT_THAT(third->load_session(path_, text), HasSubstr("checksum"));
+}
+
+TEST_F(CacheFile, AnotherVersionIsRefused) {
+  std::string bytes = read_file(path_);
+  bytes[8] = 1;
+  write_file(path_, bytes);
+  EXPECT_THAT(test::load_engine(config_)->load_cache(path_), HasSubstr("expected version 2, found 1"));
 }
 
 TEST_F(CacheFile, AFailedWriteLeavesTheOldFile) {
