@@ -84,6 +84,13 @@ int cgroup_limit() {
 
 }  // namespace
 
+int usable_cpus() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return CPU_COUNT(&mask);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 int default_thread_count() {
   const int cores = cores_in_affinity_mask();
   const int limit = cgroup_limit();

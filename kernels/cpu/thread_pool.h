@@ -1,13 +1,15 @@
 // ThreadPool: persistent workers with a static partition. The calling thread is always worker 0 of a job.
 //
-// Workers wait for a job by spinning briefly, then sleep; so do the caller for the workers' end and everyone at a
-// barrier. Nothing depends on which thread computes what: partitions are functions of (index, count).
+// Every wait (a worker for a job, all at a barrier, the caller for the end) spins for a while and then sleeps in the
+// kernel. Spinning is what makes a barrier cost 100 ns; sleeping is what lets threads make progress when others want
+// their cores: a thread that slept goes first, one that yielded goes last. A wait that had to sleep shortens the next
+// spins of its thread, one that did not lengthens them.
+//
+// Nothing depends on which thread computes what: partitions are functions of (index, count).
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -30,8 +32,9 @@ class ThreadPool {
     }
   };
 
-  // Starts n_threads - 1 workers. REQUIRES: n_threads >= 1.
-  explicit ThreadPool(int n_threads);
+  // Starts n_threads - 1 workers. Waits spin for at most spin_us microseconds; not at all when threads outnumber the
+  // CPUs of this process.  REQUIRES: n_threads >= 1.
+  explicit ThreadPool(int n_threads, int spin_us = 50);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -51,28 +54,34 @@ class ThreadPool {
  private:
   using Job = void (*)(void* context, Worker& worker);
 
-  // One cache line pair per thread: no two threads write the same line.
-  struct alignas(128) Slot {
-    std::atomic<uint64_t> arrived{0};  // generation * 2^24 + barriers passed; monotonic
-    std::atomic<uint64_t> done{0};     // generation of the last finished job
-    uint64_t epoch = 0;                // this thread's own count for `arrived`
+  // A number that one thread raises and others wait for. One cache line pair each: no two threads write the same line.
+  struct alignas(128) Signal {
+    std::atomic<uint64_t> value{0};
+    std::atomic<int> sleepers{0};
+    void post(uint64_t new_value);
+    // Returns when ready(value) holds. `spin_ns` is the waiting thread's own.
+    template <typename Ready>
+    void wait(Ready&& ready, int64_t longest_spin_ns, int64_t& spin_ns);
+  };
+
+  struct Slot {
+    Signal arrived;                   // generation * 2^24 + barriers passed
+    Signal done;                      // generation of the last finished job
+    alignas(128) uint64_t epoch = 0;  // this thread's own count for `arrived`
+    int64_t spin_ns = 0;              // how long its waits spin at present
   };
 
   void run_job(int n_threads, Job job, void* context);
   void arrive_and_wait(int index, int count);
   void worker_loop(int index);
 
+  const int64_t longest_spin_ns_;
   std::vector<std::unique_ptr<Slot>> slots_;  // [size()]
-  // Generation * 2^16 + number of threads of the current job. job_ and context_ are written before it changes, while
-  // no thread runs; only the job's own threads read them.
-  alignas(128) std::atomic<uint64_t> ticket_{0};
+  // Generation * 2^16 + number of threads of the current job; kStop ends the workers. job_ and context_ are written
+  // before it changes, while no thread runs; only the job's own threads read them.
+  Signal ticket_;
   Job job_ = nullptr;
   void* context_ = nullptr;
-
-  alignas(128) std::atomic<int> sleepers_{0};  // workers that sleep or are about to
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
   std::vector<std::thread> threads_;
 };
 

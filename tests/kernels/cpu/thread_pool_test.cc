@@ -105,6 +105,24 @@ TEST(ThreadPool, SlowWorkerIsWaitedFor) {
   EXPECT_EQ(value, 42);
 }
 
+// More threads than CPUs: everyone may sleep at every barrier.
+TEST(ThreadPool, SleepingAtBarriersLosesNoWakeUp) {
+  for (const int spin_us : {0, 1, 100}) {
+    ThreadPool pool(6, spin_us);
+    std::vector<int> passed(6, 0);
+    for (int job = 0; job < 20; ++job) {
+      pool.run(2 + job % 5, [&](ThreadPool::Worker& worker) {
+        for (int round = 0; round < 20; ++round) {
+          worker.barrier();
+          ++passed[static_cast<size_t>(worker.index)];
+        }
+      });
+    }
+    EXPECT_EQ(passed[0], 400) << "spin " << spin_us;
+    EXPECT_EQ(passed[5], 80) << "spin " << spin_us;
+  }
+}
+
 TEST(ThreadPool, StartsAndStops) {
   for (int i = 0; i < 50; ++i) {
     ThreadPool pool(1 + i % 5);
