@@ -207,11 +207,9 @@ struct Engine::Impl {
     if (keep) last_kept = sequence->kv.tokens;
     const std::unique_ptr<Sequence> taken = scheduler->remove(sequence, keep);
     LiveRequest& request = live(taken.get());
+    for (const auto& sample : request.samples) sample->cache = request.cache;
     report(request, reason, error);
-    for (const auto& sample : request.samples) {
-      sample->cache.n_cached = request.cache.n_cached;
-      report(*sample, reason, error);
-    }
+    for (const auto& sample : request.samples) report(*sample, reason, error);
   }
 
   void report(LiveRequest& request, FinishReason reason, const std::string& error) {
