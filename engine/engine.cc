@@ -19,6 +19,8 @@
 #include "engine/model_info.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler.h"
+#include "engine/spec/drafter_list.h"
+#include "engine/spec/speculator.h"
 #include "engine/text/detokenizer.h"
 #include "kernels/backend.h"
 #include "kernels/check.h"
@@ -31,6 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMaxContext = int64_t{1} << 24;
+constexpr int kMaxDrafts = 64, kMaxDraftWidth = 8;
 constexpr int kMaxUbatch = 1 << 16;
 constexpr int kMaxSequences = 1 << 12;
 constexpr int kMaxSamples = 1 << 10;
@@ -60,6 +63,7 @@ struct LiveRequest : Sequence {
   Clock::time_point submitted = Clock::now(), deadline = Clock::time_point::max();
   Clock::time_point started, first_token, last_token;
   bool has_started = false, has_token = false;
+  int64_t draft_key = 0;  // names the sample to the drafters
   // Further samples, until the prompt is computed: then they are forked off.
   std::vector<std::unique_ptr<LiveRequest>> samples;
 };
@@ -145,6 +149,9 @@ struct Engine::Impl {
   std::unique_ptr<KvManager> kv;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<Speculator> speculator;
+  uint64_t draft_fingerprint = 0;  // 0: no draft model
+  int64_t next_draft_key = 1;
   ModelInfo info;
   CacheNamespace ns;
   std::vector<int32_t> last_kept;  // tokens of the sequence kept last
@@ -161,7 +168,8 @@ struct Engine::Impl {
 
   CacheIdentity cache_identity() const {
     const std::string device = info.backend.substr(0, info.backend.find(','));  // without the number of threads
-    return {ns.model, device + (config.precise ? " precise" : "")};
+    // Pages hold the draft model's K/V too.
+    return {ns.model ^ draft_fingerprint, device + (config.precise ? " precise" : "")};
   }
 
   // Ends what was cancelled and what is late.
@@ -196,13 +204,14 @@ struct Engine::Impl {
     for (size_t i = 0; i < step.entries.size(); ++i) {
       const bool cancelled = std::find(ids.begin(), ids.end(), step.entries[i]->id) != ids.end();
       if (cancelled || live(step.entries[i]).deadline <= now) {
-        n_lost += step.batch.q_indptr[i + 1] - step.batch.q_indptr[i];
+        n_lost += step.row_indptr[i + 1] - step.row_indptr[i];
       }
     }
     return n_lost > 0 && 2 * n_lost >= step.batch.n_rows();
   }
 
   void finish(Sequence* sequence, FinishReason reason, const std::string& error = "") {
+    if (!sequence->drafts.empty()) settle(live(sequence));
     const bool keep = sequence->cache_prompt && reason != FinishReason::kError;
     if (keep) last_kept = sequence->kv.tokens;
     const std::unique_ptr<Sequence> taken = scheduler->remove(sequence, keep);
@@ -228,12 +237,16 @@ struct Engine::Impl {
     if (request.has_started)
       stats.prompt_ms = ms_between(request.started, request.has_token ? request.first_token : now);
     if (request.has_token) stats.predicted_ms = ms_between(request.first_token, now);
+    if (request.draft_key > 0) {
+      stats.speculation = speculator->stats(request.draft_key);
+      speculator->forget(request.draft_key, request.tokens);
+    }
     ++metrics.n_finished[static_cast<size_t>(reason)];
     if (request.request.sink != nullptr) request.request.sink->on_finish(request.detokenizer.finish(), stats);
   }
 
-  // One row of logits has come for a request: choose, show, go on or end.
-  void take_logits(LiveRequest& request, std::span<const float> logits) {
+  // One row of logits has come for a request: choose, show, go on or end. False when it has ended.
+  bool take_logits(LiveRequest& request, std::span<const float> logits) {
     const Clock::time_point now = Clock::now();
     if (!request.has_token) {
       request.has_token = true;
@@ -248,15 +261,16 @@ struct Engine::Impl {
       finish(&request, FinishReason::kError,
              str("the model computed ", n_nan, " NaN of ", logits.size(), " logits at position ",
                  request.n_computed() - 1));
-      return;
+      return false;
     }
     const std::optional<int32_t> token = request.sampler.sample(logits);
     if (!token) {
       finish(&request, FinishReason::kError, str("no token has a finite logit at position ", request.n_computed() - 1));
-      return;
+      return false;
     }
     request.sampler.accept(*token, false);
     request.tokens.push_back(*token);
+    request.drafts.follow(*token);
     ++request.stats.n_predicted;
     ++metrics.n_generated_tokens;
     const bool ends = request.request.stop_at_end && tokenizer->is_end_of_generation(*token);
@@ -266,21 +280,87 @@ struct Engine::Impl {
       const std::vector<TokenProb> top = n_top > 0 ? top_logprobs(logits, n_top, *token) : std::vector<TokenProb>();
       request.request.sink->on_token(*token, text, top);
     }
-    if (!request.detokenizer.stop_found().empty()) return finish(&request, FinishReason::kStopString);
-    if (ends) return finish(&request, FinishReason::kEndToken);
     const int64_t max_tokens = request.request.max_tokens;
-    if (max_tokens >= 0 && request.stats.n_predicted >= max_tokens) return finish(&request, FinishReason::kLimit);
-    if (static_cast<int64_t>(request.tokens.size()) > config.n_ctx) return finish(&request, FinishReason::kContextFull);
+    std::optional<FinishReason> end;
+    if (!request.detokenizer.stop_found().empty()) {
+      end = FinishReason::kStopString;
+    } else if (ends) {
+      end = FinishReason::kEndToken;
+    } else if (max_tokens >= 0 && request.stats.n_predicted >= max_tokens) {
+      end = FinishReason::kLimit;
+    } else if (static_cast<int64_t>(request.tokens.size()) > config.n_ctx) {
+      end = FinishReason::kContextFull;
+    }
+    if (end) finish(&request, *end);
+    return !end;
   }
 
   bool step() {
     process_cancellations();
+    draft();
     const Clock::time_point start = Clock::now();
     Step next = scheduler->next_step(ms_between({}, start));
     for (Sequence* sequence : next.stuck) finish(sequence, FinishReason::kContextFull);
     if (!next.batch.empty()) compute(next, start);
+    // Of those that the step had no rows for, or that was abandoned.
+    for (Sequence* sequence : scheduler->decoding()) drop_drafts(sequence->drafts, *kv);
     publish_metrics();
     return !scheduler->idle();
+  }
+
+  // Tokens that a request could still be given in one step, were all drafts right.
+  int64_t tokens_left(const LiveRequest& request) const {
+    const int64_t in_context = config.n_ctx - static_cast<int64_t>(request.tokens.size()) + 1;
+    const int64_t max_tokens = request.request.max_tokens;
+    return max_tokens < 0 ? in_context : std::min(in_context, max_tokens - request.stats.n_predicted);
+  }
+
+  // Drafts for the next step. Pages are reserved for them if there are any to spare, and rows kept for prompts.
+  void draft() {
+    const std::vector<Sequence*> decoding = scheduler->decoding();
+    std::vector<Speculator::Candidate> candidates;
+    std::vector<LiveRequest*> owners;
+    for (Sequence* sequence : decoding) {
+      LiveRequest& request = live(sequence);
+      const Speculation& params = request.request.speculation;
+      if (params.mode == SpeculationMode::kNone || !request.samples.empty()) continue;
+      const auto n_tokens = static_cast<int64_t>(request.tokens.size());
+      const int64_t left = tokens_left(request);
+      const int64_t depth = std::min({int64_t{params.max_tokens}, left - 1, int64_t{config.n_ubatch} - 1});
+      if (depth < 1 || kv->n_available_pages() < kv->n_pages_for(depth) + scheduler->n_running()) continue;
+      if (!kv->reserve(request.kv, n_tokens + depth)) continue;
+      if (request.draft_key == 0) request.draft_key = next_draft_key++;
+      candidates.push_back({.job = {.key = request.draft_key,
+                                    .tokens = request.tokens,
+                                    .kv = &request.kv,
+                                    .sampler = &request.sampler,
+                                    .params = &params,
+                                    .max_depth = static_cast<int>(depth),
+                                    .go_on = {},
+                                    .tree = {}},
+                            .tokens_left = left,
+                            .n_predicted = request.stats.n_predicted});
+      owners.push_back(&request);
+    }
+    if (candidates.empty()) return;
+    speculator->plan(candidates, static_cast<int64_t>(decoding.size()));
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (candidates[i].job.tree.empty()) continue;
+      attach_drafts(owners[i]->drafts, std::move(candidates[i].job.tree), owners[i]->kv, *kv,
+                    [&](int32_t src, int32_t dst) { speculator->page_copied(src, dst); });
+    }
+  }
+
+  // The drafts of a request were judged, as far as it goes on.
+  void settle(LiveRequest& request) {
+    const Drafts& drafts = request.drafts;
+    speculator->note_outcome(request.draft_key, drafts.tree, drafts.accepted, drafts.next);
+    const auto count = [&](std::array<int64_t, Metrics::kDraftPositions>& counts, int32_t depth) {
+      for (int32_t d = 0; d < depth; ++d) ++counts[static_cast<size_t>(std::min(d, Metrics::kDraftPositions - 1))];
+    };
+    count(metrics.n_drafted, drafts.tree.max_depth());
+    count(metrics.n_accepted, drafts.tree.depth(drafts.accepted));
+    settle_drafts(request.drafts, request.kv, *kv);
   }
 
   void compute(const Step& next, Clock::time_point start) {
@@ -302,6 +382,7 @@ struct Engine::Impl {
     metrics.n_decode_rows += next.n_decode_rows;
     scheduler->commit(next, step_ms);
     deliver(next);
+    if (next.n_prefill_rows == 0) speculator->note_step(next.n_decode_rows, ms_between(start, Clock::now()));
   }
 
   void publish_metrics() {
@@ -339,25 +420,39 @@ struct Engine::Impl {
       tell(request.request.sink);
       for (const auto& sample : request.samples) tell(sample->request.sink);
     }
-    // Rows of logits come in the order of the entries that asked for them.
-    std::vector<Sequence*> wanting;
-    for (size_t i = 0; i < done.entries.size(); ++i) {
-      if (done.entries[i]->n_pending() != 0) continue;
-      if (done.entries[i]->wants_logits) {
-        wanting.push_back(done.entries[i]);
-      } else {
-        finish(done.entries[i], FinishReason::kLimit);
+    // Rows of logits come in the order of the entries that asked for them: of the newest token, then of the drafts.
+    struct Wanted {
+      Sequence* sequence;
+      int32_t node;  // -1: the newest token
+      bool is_last;  // of its sequence
+    };
+    std::vector<Wanted> wanted;
+    for (Sequence* sequence : done.entries) {
+      if (sequence->n_pending() != 0) continue;
+      const int32_t n_drafts = sequence->drafts.tree.size();
+      if (!sequence->wants_logits) {
+        finish(sequence, FinishReason::kLimit);
+        continue;
       }
+      for (int32_t node = -1; node < n_drafts; ++node) wanted.push_back({sequence, node, node + 1 == n_drafts});
     }
     const auto n_vocab = static_cast<size_t>(arch.vocab_size);
+    bool goes_on = true;  // the sequence whose rows are being read
     for (int64_t first = 0; first < decoder->n_logit_rows(); first += decoder->max_logit_rows()) {
       const int64_t count = std::min(decoder->max_logit_rows(), decoder->n_logit_rows() - first);
       const std::span<const float> logits = decoder->logits(first, count);
       for (int64_t row = 0; row < count; ++row) {
-        LiveRequest& request = live(wanting[static_cast<size_t>(first + row)]);
+        const Wanted& now = wanted[static_cast<size_t>(first + row)];
         const std::span<const float> own = logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab);
-        fork_samples(request, own);
-        take_logits(request, own);
+        if (now.node < 0) {
+          goes_on = true;
+          fork_samples(live(now.sequence), own);
+        }
+        if (!goes_on) continue;
+        LiveRequest& request = live(now.sequence);
+        const bool was_reached = now.node < 0 || (request.drafts.accepted == now.node && request.drafts.next < 0);
+        if (was_reached) goes_on = take_logits(request, own);
+        if (goes_on && now.is_last && request.draft_key > 0) settle(request);
       }
     }
   }
@@ -421,7 +516,14 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   check_weights(*impl.file, impl.arch);
   impl.tokenizer = Tokenizer::from_metadata(impl.metadata);
   impl.config = complete(config, impl.arch);
-  const std::vector<KvLayerShape> kv_layers = kv_layer_shapes(impl.arch, impl.config.kv);
+  std::vector<KvLayerShape> kv_layers = kv_layer_shapes(impl.arch, impl.config.kv);
+  std::unique_ptr<DraftModel> draft_model;
+  if (!impl.config.draft_model_path.empty()) {
+    draft_model = open_draft_model(impl.config.draft_model_path, *impl.tokenizer);
+    const std::vector<KvLayerShape> behind = kv_layer_shapes(draft_model->arch, impl.config.kv);
+    kv_layers.insert(kv_layers.end(), behind.begin(), behind.end());
+    impl.draft_fingerprint = fingerprint(*draft_model->file, draft_model->file->metadata(), draft_model->arch);
+  }
   n_pool_pages(kv_layers, impl.config);  // refused before minutes are spent on the weights
   check_weight_memory(*impl.file);
   impl.backend = backend != nullptr ? std::move(backend)
@@ -433,6 +535,10 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   }
   impl.weights = load_weights(*impl.file, impl.arch, *impl.backend,
                               {.keep_mapped = impl.config.use_mmap, .release = !impl.config.use_mlock}, progress);
+  if (draft_model != nullptr) {
+    check_weight_memory(*draft_model->file);
+    load_draft_weights(*draft_model, impl.config, *impl.backend, progress);
+  }
   const int64_t n_pages = n_pool_pages(kv_layers, impl.config);
   if (impl.config.kv.swap_bytes < 0) {
     const int64_t pool_bytes = n_pages * kv_bytes_per_page(kv_layers, impl.config.kv.page_size);
@@ -452,6 +558,13 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
                                                                .ageing_ms = impl.config.ageing_ms,
                                                                .preemption = impl.config.preemption},
                                                *impl.kv, impl.metrics);
+  impl.speculator = std::make_unique<Speculator>(make_drafters({.kv = *impl.kv,
+                                                                .backend = *impl.backend,
+                                                                .target = impl.weights,
+                                                                .target_vocab_size = impl.arch.vocab_size,
+                                                                .max_rows = impl.config.n_ubatch,
+                                                                .draft_model = std::move(draft_model),
+                                                                .draft_layer = impl.arch.layers.size()}));
   ModelInfo& info = impl.info;
   info.path = config.model_path;
   info.name = impl.metadata.find_string("general.name").value_or("");
@@ -489,6 +602,11 @@ RequestId Engine::submit(Request request) {
   if (const std::string wrong = check(request.sampling, impl.tokenizer->vocab_size()); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
   }
+  if (request.speculation.mode != SpeculationMode::kNone && !impl.speculator->serves(request.speculation.mode)) {
+    fail(ErrorKind::kInvalidInput, "speculation: expected a draft model to be loaded, found none");
+  }
+  require_range("drafts of one step", request.speculation.max_tokens, 0, kMaxDrafts);
+  require_range("alternatives of a draft", request.speculation.width, 1, kMaxDraftWidth);
   require_range("n", request.n, 1, kMaxSamples);
   if (request.n > 1 && request.sinks.size() != static_cast<size_t>(request.n)) {
     fail(ErrorKind::kInvalidInput, "n: expected ", request.n, " sinks, found ", request.sinks.size());

@@ -22,12 +22,12 @@ enum class FinishReason {
   kError,  // see RequestStats::error
 };
 
-// How guesses fared, in tokens.
+// How drafts fared, in tokens.
 struct SpeculationStats {
-  int64_t n_rounds = 0;  // steps that checked guesses
+  int64_t n_rounds = 0;  // steps that checked drafts
   int64_t n_drafted = 0, n_accepted = 0;
   std::vector<int64_t> drafted_at,
-      accepted_at;  // rounds with a guess at the i-th place behind the sequence; right there
+      accepted_at;  // rounds with a draft at the i-th place behind the sequence; right there
 };
 
 struct RequestStats {
@@ -59,14 +59,14 @@ class TokenSink {
 
 enum class SpeculationMode { kNone, kNgram, kDraft, kAuto };
 
-// Guessing tokens ahead and checking several in one step. Changes speed alone: the tokens are the same.
+// Drafting tokens ahead and checking several in one step. Changes speed alone: the tokens are the same.
 struct Speculation {
   SpeculationMode mode = SpeculationMode::kNone;  // kAuto: whatever promises most, the draft model if there is one
-  int max_tokens = 16;                            // most guesses of one step
+  int max_tokens = 16;                            // most drafts of one step
   int min_tokens = 0;                             // fewer are not worth a try
-  float p_min = 0;                                // the draft model stops at a guess it finds less probable
+  float p_min = 0;                                // the draft model stops at a draft it finds less probable
   int width = 1;                                  // alternatives at each place: more than one makes a tree
-  bool adaptive = true;                           // only as many guesses as pay; false: as many as there are
+  bool adaptive = true;                           // only as many drafts as pay; false: as many as there are
   bool shared_ngrams = false;                     // n-grams of other requests too
 };
 

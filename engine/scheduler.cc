@@ -78,6 +78,7 @@ bool Scheduler::is_worth_swapping(const Sequence& sequence) const {
 void Scheduler::preempt(Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
   LOCI_CHECK(it != running_.end(), "preempted sequence does not run");
+  drop_drafts(sequence.drafts, kv_);
   if (is_worth_swapping(sequence)) sequence.host = kv_.swap_out(sequence.kv);
   ++(sequence.host ? metrics_.n_preempted_swap : metrics_.n_preempted_recompute);
   // What it has computed stays in the cache until its pages are taken.
@@ -100,10 +101,21 @@ Sequence& Scheduler::next_victim() const {
   return **std::min_element(running_.rbegin(), running_.rend(), lower);
 }
 
-// Pages for n_tokens tokens of `sequence`, taken from others if need be. False when the sequence itself had to go back
-// to the queue, or when it is alone and the cache is full.
+// False when nobody had any.
+bool Scheduler::drop_all_drafts() {
+  bool some = false;
+  for (const auto& sequence : running_) {
+    some = some || !sequence->drafts.empty();
+    drop_drafts(sequence->drafts, kv_);
+  }
+  return some;
+}
+
+// Pages for n_tokens tokens of `sequence`, taken from others if need be, drafts first. False when the sequence itself
+// had to go back to the queue, or when it is alone and the cache is full.
 bool Scheduler::make_room(Sequence& sequence, int64_t n_tokens) {
   while (!kv_.reserve(sequence.kv, n_tokens)) {
+    if (drop_all_drafts()) continue;
     if (running_.size() == 1) return false;
     Sequence& victim = next_victim();
     const bool is_itself = &victim == &sequence;
@@ -259,15 +271,22 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t n_rows) {
     const int32_t page = sequence.kv.pages[static_cast<size_t>(position / page_size)];
     batch.slots.push_back(page * page_size + position % page_size);
   }
-  const int64_t n_pages = (first + n_rows + page_size - 1) / page_size;
-  batch.page_indices.insert(batch.page_indices.end(), sequence.kv.pages.begin(), sequence.kv.pages.begin() + n_pages);
-  batch.page_indptr.push_back(static_cast<int32_t>(batch.page_indices.size()));
-  batch.q_indptr.push_back(static_cast<int32_t>(batch.tokens.size()));
-  if (sequence.wants_logits && n_rows == sequence.n_pending()) {
-    batch.logit_rows.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
+  if (!sequence.drafts.empty()) {
+    step.n_decode_rows += sequence.drafts.tree.size();
+    append_drafts(batch, sequence.drafts, sequence.kv, kv_.page_size());
+  } else {
+    const int64_t n_pages = (first + n_rows + page_size - 1) / page_size;
+    batch.page_indices.insert(batch.page_indices.end(), sequence.kv.pages.begin(), sequence.kv.pages.begin() + n_pages);
+    batch.page_indptr.push_back(static_cast<int32_t>(batch.page_indices.size()));
+    batch.q_indptr.push_back(static_cast<int32_t>(batch.tokens.size()));
+    if (sequence.wants_logits && n_rows == sequence.n_pending()) {
+      batch.logit_rows.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
+    }
   }
   step.entries.push_back(&sequence);
   sequence.last_turn = n_turns_++;
+  step.n_token_rows.push_back(static_cast<int32_t>(n_rows));
+  step.row_indptr.push_back(static_cast<int32_t>(batch.n_rows()));
 }
 
 Step Scheduler::next_step(double now_ms) {
@@ -277,9 +296,22 @@ Step Scheduler::next_step(double now_ms) {
   first_turn_ = n_turns_;
   // Room first, rows after: a sequence planned early may still have to make way for another.
   std::vector<std::pair<Sequence*, int64_t>> planned;
+  int64_t n_spare_rows = 0;  // that no newest token wants
   const auto plan = [&](Sequence* sequence, int64_t& budget) {
     const int64_t n_rows = std::min({sequence->n_pending(), budget, int64_t{limits_.n_batch}});
     if (n_rows <= 0 || !is_running(sequence)) return;
+    // Drafts are for rows and pages that nobody else wants.
+    const int64_t n_drafts = sequence->drafts.tree.size();
+    if (n_drafts > 0) {
+      const auto n_behind = static_cast<int64_t>(sequence->drafts.tree.branch(0).size());
+      if (n_drafts <= n_spare_rows && kv_.reserve(sequence->kv, sequence->n_computed() + 1 + n_behind)) {
+        planned.emplace_back(sequence, n_rows);
+        budget -= n_rows + n_drafts;
+        n_spare_rows -= n_drafts;
+        return;
+      }
+      drop_drafts(sequence->drafts, kv_);
+    }
     if (make_room(*sequence, sequence->n_computed() + n_rows)) {
       planned.emplace_back(sequence, n_rows);
       budget -= n_rows;
@@ -303,6 +335,7 @@ Step Scheduler::next_step(double now_ms) {
   const bool has_prompts = !waiting_.empty() || decoding.size() < running_.size();
   const int64_t n_kept = has_prompts ? std::min<int64_t>(kMinPrefillRows, limits_.n_ubatch / 4) : 0;
   int64_t decode_budget = limits_.n_ubatch - n_kept;
+  n_spare_rows = decode_budget - static_cast<int64_t>(decoding.size());
   for (Sequence* sequence : decoding) plan(sequence, decode_budget);
 
   // Prompt rows: what is nearly done first, with a bonus for waiting.
@@ -330,7 +363,7 @@ void Scheduler::commit(const Step& step, double step_ms) {
   for (size_t i = 0; i < step.entries.size(); ++i) {
     Sequence& sequence = *step.entries[i];
     const int64_t first = sequence.n_computed();
-    const int64_t last = first + step.batch.q_indptr[i + 1] - step.batch.q_indptr[i];
+    const int64_t last = first + step.n_token_rows[i];
     sequence.kv.tokens.insert(sequence.kv.tokens.end(), sequence.tokens.begin() + first,
                               sequence.tokens.begin() + last);
     metrics_.n_recomputed_tokens += std::max<int64_t>(0, std::min(last, sequence.n_computed_most) - first);
@@ -366,6 +399,7 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence* sequence, bool keep_cache)
     break;
   }
   LOCI_CHECK(taken != nullptr, "unknown sequence");
+  drop_drafts(taken->drafts, kv_);
   if (taken->host) kv_.discard(std::move(*taken->host));
   taken->host.reset();
   if (keep_cache) {
@@ -380,6 +414,14 @@ int64_t Scheduler::n_queued() const {
   return std::count_if(waiting_.begin(), waiting_.end(), [](const auto& s) { return !s->admitted; });
 }
 
+std::vector<Sequence*> Scheduler::decoding() const {
+  std::vector<Sequence*> found;
+  for (const auto& sequence : running_) {
+    if (sequence->decodes()) found.push_back(sequence.get());
+  }
+  return found;
+}
+
 std::vector<Sequence*> Scheduler::sequences() const {
   std::vector<Sequence*> all;
   for (const auto& sequence : running_) all.push_back(sequence.get());
@@ -389,9 +431,13 @@ std::vector<Sequence*> Scheduler::sequences() const {
 
 void Scheduler::check_invariants() const {
   std::vector<const KvSequence*> live;
-  for (const auto& sequence : running_) live.push_back(&sequence->kv);
+  for (const auto& sequence : running_) {
+    live.push_back(&sequence->kv);
+    for (const KvSequence& branch : sequence->drafts.branches) live.push_back(&branch);
+  }
   for (const auto& sequence : waiting_) {
     LOCI_CHECK(sequence->kv.pages.empty(), "a waiting sequence holds pages");
+    LOCI_CHECK(sequence->drafts.empty(), "a waiting sequence has drafts");
   }
   kv_.check_invariants(live);
 }

@@ -11,6 +11,7 @@
 #include "engine/kv/kv_manager.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
+#include "engine/spec/drafts.h"
 
 namespace loci {
 
@@ -26,6 +27,7 @@ struct Sequence {
   KvSequence kv;          // tokens whose K/V exist: a prefix of `tokens`
   CacheReport cache;      // of the first admission; n_cached is 0 before it
   bool admitted = false;  // at least once
+  Drafts drafts;          // for the next step: rows behind the newest token
 
   // The scheduler's own.
   std::optional<HostKv> host;   // what was `kv` before it was swapped out
@@ -62,10 +64,12 @@ class StepCost {
   double rows_ = 0, rows_ms_ = 0;  // decayed sums over steps with prompt rows
 };
 
-// The rows [batch.q_indptr[i], batch.q_indptr[i + 1]) of a step belong to entries[i].
+// The rows [row_indptr[i], row_indptr[i + 1]) of a step belong to entries[i]: tokens, then drafts. The first
+// n_token_rows[i] are tokens.
 struct Step {
   Batch batch;
   std::vector<Sequence*> entries;
+  std::vector<int32_t> row_indptr{0}, n_token_rows;
   int64_t n_prefill_rows = 0, n_decode_rows = 0;
   // Sequences that cannot go on: the cache is full and there is nobody else to make way.
   std::vector<Sequence*> stuck;
@@ -88,6 +92,8 @@ class Scheduler {
   Step next_step(double now_ms);
   // The step was computed in step_ms: its tokens have K/V now.
   void commit(const Step& step, double step_ms);
+  // Sequences that bring one row and could bring drafts behind it.
+  std::vector<Sequence*> decoding() const;
   // Takes a sequence out and ends its use of the cache: kept for reuse, or dropped.
   std::unique_ptr<Sequence> remove(Sequence* sequence, bool keep_cache);
 
@@ -113,6 +119,7 @@ class Scheduler {
   Sequence& next_victim() const;
   bool make_room(Sequence& sequence, int64_t n_tokens);
   bool is_worth_swapping(const Sequence& sequence) const;
+  bool drop_all_drafts();
   void preempt(Sequence& sequence);
   std::vector<Candidate> candidates();
   bool shares_what_is_being_computed(const Candidate& candidate) const;

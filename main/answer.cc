@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 
@@ -90,6 +91,21 @@ class ConsoleSink : public TokenSink {
   std::optional<ProgressBar> progress_;
 };
 
+// " | drafted 40, accepted 31 (90% 83% 70%)", or nothing.
+std::string draft_text(const SpeculationStats& stats) {
+  constexpr size_t kPlaces = 5;
+  if (stats.n_drafted == 0) return "";
+  std::string shares;
+  for (size_t i = 0; i < std::min(stats.drafted_at.size(), kPlaces); ++i) {
+    const int64_t accepted = i < stats.accepted_at.size() ? stats.accepted_at[i] : 0;
+    if (i > 0) shares += " ";
+    shares +=
+        std::to_string(std::lround(100.0 * static_cast<double>(accepted) / static_cast<double>(stats.drafted_at[i])));
+    shares += "%";
+  }
+  return str(" | drafted ", stats.n_drafted, ", accepted ", stats.n_accepted, " (", shares, ")");
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> load_with_progress(const EngineConfig& config) {
@@ -142,19 +158,7 @@ std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
   const auto rate = [](int64_t tokens, double ms) {
     return ms > 0 && tokens > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0;
   };
-  const SpeculationStats& guesses = stats.speculation;
-  std::string drafts;
-  if (guesses.n_drafted > 0) {
-    drafts =
-        " | drafted " + std::to_string(guesses.n_drafted) + ", accepted " + std::to_string(guesses.n_accepted) + " (";
-    constexpr size_t kPlaces = 5;
-    for (size_t i = 0; i < std::min(guesses.drafted_at.size(), kPlaces); ++i) {
-      const int64_t accepted = i < guesses.accepted_at.size() ? guesses.accepted_at[i] : 0;
-      drafts += (i > 0 ? " " : "") +
-                std::to_string((200 * accepted + guesses.drafted_at[i]) / (2 * guesses.drafted_at[i])) + "%";
-    }
-    drafts += ")";
-  }
+  const std::string drafts = draft_text(stats.speculation);
   char text[300];
   // The first token comes with the prompt's last row: its time is the prompt's.
   std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld%s ]",

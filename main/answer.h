@@ -35,7 +35,7 @@ struct Answer {
 // the request failed.
 Answer answer(Engine& engine, const AnswerRequest& request, Console& console);
 
-// "[ Prompt: 123.4 t/s | Generation: 45.6 t/s | cached 0 | context 31/8192 ]", with guesses also
+// "[ Prompt: 123.4 t/s | Generation: 45.6 t/s | cached 0 | context 31/8192 ]", with drafts also
 // "| drafted 40, accepted 31 (90% 83% 70%) ]": the shares of the first places; and in a second line why a part of the
 // prompt was not in the cache, if it could have been.
 std::string timings_text(const RequestStats& stats, int64_t n_ctx);

@@ -32,7 +32,7 @@ constexpr ForeignFlags kForeign[] = {
     {"lookup-cache-static lcs lookup-cache-dynamic lcd", "n-grams are looked up in memory, see --spec-type ngram"},
     {"spec-type spec-default md model-draft spec-draft-model spec-draft-n-max spec-draft-n-min spec-draft-p-min draft "
      "draft-max draft-n draft-min draft-n-min draft-p-min",
-     "this command does not guess tokens ahead"},
+     "this command does not draft tokens ahead"},
     {"keep context-shift grp-attn-n gan grp-attn-w gaw",
      "a full context ends the answer; nothing is shifted or dropped"},
     {"log-colors log-prefix log-timestamps log-jsonl", "log lines are plain text"},

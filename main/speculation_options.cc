@@ -10,7 +10,7 @@ namespace loci::cli {
 namespace {
 
 constexpr const char* kGroup = "Speculation";
-constexpr int kMaxGuesses = 64, kMaxWidth = 8;
+constexpr int kMaxDrafts = 64, kMaxWidth = 8;
 
 SpeculationMode merged(SpeculationMode a, SpeculationMode b) {
   if (a == b || b == SpeculationMode::kNone) return a;
@@ -48,40 +48,40 @@ void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOpt
   Speculation& params = options.params;
   app.add_option_function<std::string>(
          "--spec-type,--spec", [&options](const std::string& list) { options.mode = parse_mode(list); },
-         "guess tokens ahead: none, ngram, draft, auto (the most promising); default none, auto with -md")
+         "draft tokens ahead: none, ngram, draft, auto (the most promising); default none, auto with -md")
       ->group(kGroup)
       ->type_name("LIST");
   app.add_flag_callback(
          "--spec-default", [&options] { options.mode = SpeculationMode::kAuto; }, "as --spec-type auto")
       ->group(kGroup);
   app.add_option("--md,--model-draft,--spec-draft-model", config.draft_model_path,
-                 "a smaller model with the same vocabulary that guesses: GGUF file or alias")
+                 "a smaller model with the same vocabulary that drafts: GGUF file or alias")
       ->group(kGroup)
       ->type_name("FILE");
   app.add_option("--spec-draft-n-max,--draft-max,--draft-n,--draft", params.max_tokens,
-                 "most guesses of one step; fewer are made where more do not pay")
-      ->check(CLI::Range(0, kMaxGuesses))
+                 "most drafts of one step; fewer are made where more do not pay")
+      ->check(CLI::Range(0, kMaxDrafts))
       ->group(kGroup)
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--spec-draft-n-min,--draft-min,--draft-n-min", params.min_tokens, "fewer guesses are not tried")
-      ->check(CLI::Range(0, kMaxGuesses))
+  app.add_option("--spec-draft-n-min,--draft-min,--draft-n-min", params.min_tokens, "fewer drafts are not tried")
+      ->check(CLI::Range(0, kMaxDrafts))
       ->group(kGroup)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--spec-draft-p-min,--draft-p-min", params.p_min,
-                 "the draft model stops at a guess that it finds less probable")
+                 "the draft model stops at a draft that it finds less probable")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup)
       ->type_name("P")
       ->capture_default_str();
-  app.add_option("--draft-tree", params.width, "alternatives at each place; more than 1 makes a tree of guesses")
+  app.add_option("--draft-tree", params.width, "alternatives at each place; more than 1 makes a tree of drafts")
       ->check(CLI::Range(1, kMaxWidth))
       ->group(kGroup)
       ->type_name("W")
       ->capture_default_str();
   app.add_flag("--spec-adaptive,!--no-spec-adaptive", params.adaptive,
-               "make only as many guesses as pay (default on); off: always the most")
+               "make only as many drafts as pay (default on); off: always the most")
       ->group(kGroup);
   app.add_flag("--spec-shared", params.shared_ngrams, "look n-grams up in earlier conversations of this run too")
       ->group(kGroup);

@@ -1,4 +1,4 @@
-// Acceptance: how often a drafter's guesses turn out right, by what the drafter thought of them.
+// Acceptance: how often a drafter's drafts turn out right, by what the drafter thought of them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,10 +13,10 @@ class Acceptance {
   explicit Acceptance(double fade) : fade_(fade) {}
 
   void observe(float confidence, bool accepted);
-  // Probability that a guess is right. `prior` is believed like `weight` outcomes.
+  // Probability that a draft is right. `prior` is believed like `weight` outcomes.
   double estimate(float confidence, double prior, double weight) const;
   double n() const { return all_.n; }  // outcomes, faded
-  // The same over all guesses, whatever their confidence.
+  // The same over all drafts, whatever their confidence.
   double mean(double prior, double weight) const;
 
  private:

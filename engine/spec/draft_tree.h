@@ -1,11 +1,11 @@
-// DraftTree: guessed continuations of a sequence, checked by one forward pass. A chain is a tree with one branch.
+// DraftTree: possible continuations of a sequence, checked by one forward pass. A chain is a tree with one branch.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace loci {
 
-// Node i continues node parents[i]; -1 is the sequence's last token, whose logits judge the first guesses.
+// Node i continues node parents[i]; -1 is the sequence's last token, whose logits judge the first drafts.
 // Invariants: parents[i] < i; nodes stand in depth-first order (a node is followed by its first child, if any), so
 // that every branch is a run of nodes behind the part it shares with an earlier branch; siblings differ.
 struct DraftTree {
@@ -20,7 +20,7 @@ struct DraftTree {
   void add(int32_t token, int32_t parent, float probability);
   // Node that continues `parent` with `token`, or -1.
   int32_t child(int32_t parent, int32_t token) const;
-  // 1 for a guess right behind the sequence, -1 gives 0.
+  // 1 for a draft right behind the sequence, -1 gives 0.
   int32_t depth(int32_t node) const;
   int32_t max_depth() const;
   // Drops the nodes from `size` on.

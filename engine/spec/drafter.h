@@ -1,4 +1,4 @@
-// Drafter: guesses how sequences go on. A guess may be wrong at no risk: what is wrong only costs time. A new kind of
+// Drafter: drafts how sequences go on. A draft may be wrong at no risk: what is wrong only costs time. A new kind of
 // drafter is one file that implements this and one line in drafter_list.cc.
 #pragma once
 #include <cstdint>
@@ -21,7 +21,7 @@ struct DraftJob {
   const Sampler* sampler = nullptr;  // the request's own, as it stands behind `tokens`
   const Speculation* params = nullptr;
   int max_depth = 0;  // >= 1
-  // Whether one more guess behind those in the tree is worth its time; drafters for which guesses cost nothing need
+  // Whether one more draft behind those in the tree is worth its time; drafters for which drafts cost nothing need
   // not ask.
   std::function<bool(const DraftTree& tree)> go_on;
   DraftTree tree;  // the answer; empty at first
@@ -36,10 +36,10 @@ class Drafter {
 
   // Fills the trees of all jobs.
   virtual void propose(std::span<DraftJob*> jobs) = 0;
-  // Expected time of the first guess of a job (what has to be caught up on included), and of each further one.
-  virtual double first_guess_ms(const DraftJob& job) const = 0;
-  virtual double next_guess_ms() const = 0;
-  bool is_free() const { return next_guess_ms() == 0; }
+  // Expected time of the first draft of a job (what has to be caught up on included), and of each further one.
+  virtual double first_draft_ms(const DraftJob& job) const = 0;
+  virtual double next_draft_ms() const = 0;
+  virtual bool is_free() const { return false; }  // drafting takes no time worth counting
   // One row of the target takes `ms`: a first idea for drafters that have not measured their own passes yet.
   virtual void target_row_takes(double ms) { (void)ms; }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kConfidenceTokens = 10;  // the softmax for a guess's confidence goes over that many of the best logits
+constexpr int kConfidenceTokens = 10;  // the softmax for a draft's confidence goes over that many of the best logits
 constexpr double kRowSlope = 0.2;      // cost of a further row of a pass, before it has been measured
 
 uint64_t extend_hash(uint64_t hash, int32_t token) {
@@ -27,7 +27,7 @@ struct ModelDrafter::Round {
   Sampler sampler;                 // goes on from the request's own
   std::vector<int32_t> tokens;     // of the rows that wait for a pass
   std::vector<int32_t> positions;  // of those rows
-  uint64_t hash = 0;               // of the sequence and the guesses, up to the last guess
+  uint64_t hash = 0;               // of the sequence and the drafts, up to the last draft
   int32_t last_node = -1;
   bool done = false;
   // Second choices: leaves that hang beside the chain, {parent, token, confidence}.
@@ -72,7 +72,7 @@ void ModelDrafter::missing_positions(const DraftJob& job, std::vector<int32_t>& 
   }
 }
 
-double ModelDrafter::first_guess_ms(const DraftJob& job) const {
+double ModelDrafter::first_draft_ms(const DraftJob& job) const {
   std::vector<int32_t> positions;
   missing_positions(job, positions);
   const auto rows = static_cast<int64_t>(positions.size());

@@ -1,8 +1,8 @@
-// ModelDrafter: a smaller model of the same vocabulary guesses what the target will say. Its K/V are layers of their
+// ModelDrafter: a smaller model of the same vocabulary drafts what the target will say. Its K/V are layers of their
 // own behind the target's, on the same pages: one page id addresses both, so that prefix reuse, forks and rollback
 // serve both. They are filled only as far as drafting needs them.
 //
-// A guess is what the request's own sampler would choose from the draft model's logits, with the random numbers of
+// A draft is what the request's own sampler would choose from the draft model's logits, with the random numbers of
 // that place: at any temperature it tends to be the choice that the same numbers make from the target's logits.
 #pragma once
 #include <map>
@@ -28,8 +28,8 @@ class ModelDrafter : public Drafter {
     return mode == SpeculationMode::kDraft || mode == SpeculationMode::kAuto;
   }
   void propose(std::span<DraftJob*> jobs) override;
-  double first_guess_ms(const DraftJob& job) const override;
-  double next_guess_ms() const override { return cost_.ms(1); }
+  double first_draft_ms(const DraftJob& job) const override;
+  double next_draft_ms() const override { return cost_.ms(1); }
   void target_row_takes(double ms) override { cost_.assume(ms * relative_cost_); }
   void page_copied(int32_t src, int32_t dst) override;
   void forget(int64_t key, std::span<const int32_t> tokens) override;
@@ -53,7 +53,7 @@ class ModelDrafter : public Drafter {
   CostCurve cost_;
   bool told_limit_ = false;
   // The token prefix whose draft K/V a slot holds; 0: none. What pages hold changes without notice, so that a slot is
-  // trusted only when this agrees. A collision costs a bad guess, nothing else.
+  // trusted only when this agrees. A collision costs a bad draft, nothing else.
   std::vector<uint64_t> slot_prefix_;                               // [n_pages * page_size]
   mutable std::map<int64_t, std::vector<uint64_t>> prefix_hashes_;  // [n]: of the first n + 1 tokens
 };

@@ -39,14 +39,14 @@ void NgramDrafter::propose(DraftJob& job) {
     const std::span<const int32_t> known = source.index->continuation(source.match, job.max_depth);
     if (known.empty() || job.tree.child(-1, known.front()) >= 0) continue;
     int32_t parent = -1;
-    // A text that repeats itself is followed past its end, on to the guesses.
+    // A text that repeats itself is followed past its end, on to the drafts.
     const int n = source.index == &own ? job.max_depth : static_cast<int>(known.size());
-    std::vector<int32_t> guesses(known.begin(), known.end());
-    for (auto i = static_cast<int>(guesses.size()); i < n; ++i)
-      guesses.push_back(guesses[static_cast<size_t>(i) - known.size()]);
+    std::vector<int32_t> drafts(known.begin(), known.end());
+    for (auto i = static_cast<int>(drafts.size()); i < n; ++i)
+      drafts.push_back(drafts[static_cast<size_t>(i) - known.size()]);
     for (int i = 0; i < n; ++i) {
       const float probability = confidence(source.match.length + i) * (i == 0 ? left : 1.0f);
-      job.tree.add(guesses[static_cast<size_t>(i)], parent, probability);
+      job.tree.add(drafts[static_cast<size_t>(i)], parent, probability);
       parent = job.tree.size() - 1;
     }
     left -= confidence(source.match.length) * left;

@@ -15,8 +15,9 @@ class NgramDrafter : public Drafter {
     return mode == SpeculationMode::kNgram || mode == SpeculationMode::kAuto;
   }
   void propose(std::span<DraftJob*> jobs) override;
-  double first_guess_ms(const DraftJob&) const override { return 0; }
-  double next_guess_ms() const override { return 0; }
+  double first_draft_ms(const DraftJob&) const override { return 0; }
+  double next_draft_ms() const override { return 0; }
+  bool is_free() const override { return true; }
   void forget(int64_t key, std::span<const int32_t> tokens) override;
 
  private:

@@ -3,7 +3,7 @@ target_sources(loci_engine PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/acceptance.cc
   ${CMAKE_CURRENT_LIST_DIR}/cost_curve.cc
   ${CMAKE_CURRENT_LIST_DIR}/draft_model.cc
-  ${CMAKE_CURRENT_LIST_DIR}/draft_rows.cc
+  ${CMAKE_CURRENT_LIST_DIR}/drafts.cc
   ${CMAKE_CURRENT_LIST_DIR}/draft_tree.cc
   ${CMAKE_CURRENT_LIST_DIR}/drafter_list.cc
   ${CMAKE_CURRENT_LIST_DIR}/model_drafter.cc

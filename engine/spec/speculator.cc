@@ -20,7 +20,7 @@ constexpr double kOptimismOutcomes = 8;  // and half of it after that many outco
 constexpr double kWorthwhile = 1.02;     // a costly drafter is begun for at least this much more speed
 constexpr double kLeastRemaining = 64;   // tokens that an answer is expected to go on for, or for as many as it has
 constexpr int64_t kProbeTokens = 4096;   // a costly drafter without use for so many tokens is tried again
-constexpr int kLookAhead = 4;            // guesses that one more guess may open the way for
+constexpr int kLookAhead = 4;            // drafts that one more draft may open the way for
 constexpr double kStepSlope = 0.3;       // cost of a further row of the target, before it has been measured
 
 }  // namespace
@@ -30,6 +30,10 @@ Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters)
       all_(drafters_.size(), Acceptance(kAllFade)),
       tokens_since_use_(drafters_.size(), 0),
       step_cost_(kStepSlope) {}
+
+bool Speculator::serves(SpeculationMode mode) const {
+  return std::any_of(drafters_.begin(), drafters_.end(), [&](const auto& d) { return d->serves(mode); });
+}
 
 Speculator::State& Speculator::state_of(int64_t key) {
   State& state = sequences_[key];
@@ -94,7 +98,7 @@ Speculator::Cut Speculator::best_cut(const Outlook& outlook, const State& state,
 // Tokens per ms that a costly drafter promises for this sequence; 0 when what it must catch up on eats the gain.
 double Speculator::promised_rate(const Outlook& outlook, const Candidate& candidate, const State& state,
                                  size_t drafter) const {
-  const double accepted = mean_acceptance(state, drafter), next_ms = drafters_[drafter]->next_guess_ms();
+  const double accepted = mean_acceptance(state, drafter), next_ms = drafters_[drafter]->next_draft_ms();
   const int depth = std::min(candidate.job.max_depth, candidate.job.params->max_tokens);
   const double plain = rate(outlook);
   double best = 0, reach = 1;
@@ -110,11 +114,11 @@ double Speculator::promised_rate(const Outlook& outlook, const Candidate& candid
   const double remaining = std::min(static_cast<double>(candidate.tokens_left),
                                     std::max(kLeastRemaining, static_cast<double>(candidate.n_predicted)));
   const double saved_ms = remaining * outlook.tokens * (1 / plain - 1 / best);
-  const double catch_up_ms = drafters_[drafter]->first_guess_ms(candidate.job) - next_ms;
+  const double catch_up_ms = drafters_[drafter]->first_draft_ms(candidate.job) - next_ms;
   return saved_ms > catch_up_ms ? best : 0;
 }
 
-// Whether drafting goes on behind a chain whose last guess is the tree's last node.
+// Whether drafting goes on behind a chain whose last draft is the tree's last node.
 bool Speculator::one_more_pays(const Outlook& outlook, const State& state, size_t drafter,
                                const DraftTree& tree) const {
   const std::vector<double> so_far = reach(state, drafter, tree);
@@ -127,13 +131,13 @@ bool Speculator::one_more_pays(const Outlook& outlook, const State& state, size_
     reach *= accepted;
     with.tokens += reach;
     ++with.rows;
-    with.draft_ms += drafters_[drafter]->next_guess_ms();
+    with.draft_ms += drafters_[drafter]->next_draft_ms();
     if (rate(with) > now) return true;
   }
   return false;
 }
 
-// Lets the free drafters guess. Leaves the best tree in the job and what is worth running of it in `best`.
+// Lets the free drafters draft. Leaves the best tree in the job and what is worth running of it in `best`.
 void Speculator::propose_free(Candidate& candidate, State& state, const Outlook& outlook, Cut& best,
                               double& best_rate) {
   const Speculation& params = *candidate.job.params;
@@ -167,7 +171,7 @@ void Speculator::propose_free(Candidate& candidate, State& state, const Outlook&
   candidate.job.tree = std::move(chosen);
 }
 
-// Lets a drafter guess for all the sequences that chose it.
+// Lets a drafter draft for all the sequences that chose it.
 void Speculator::propose_costly(size_t drafter, std::span<Candidate* const> chosen, Outlook& outlook) {
   std::vector<DraftJob*> jobs;
   for (Candidate* candidate : chosen) {
@@ -262,7 +266,7 @@ void Speculator::note_outcome(int64_t key, const DraftTree& tree, int32_t node, 
     state.shadow_drafter = -1;
     return;
   }
-  // A guess was judged when its parent was accepted and a token was chosen behind that.
+  // A draft was judged when its parent was accepted and a token was chosen behind that.
   SpeculationStats& stats = state.stats;
   ++stats.n_rounds;
   int deepest = 0;

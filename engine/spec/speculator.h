@@ -1,6 +1,6 @@
-// Speculator: which guesses each sequence brings to the next step. Chooses the drafter and the number of guesses that
-// promise the most tokens per second, from how guesses fared and what passes cost; so it may use the clock: outputs do
-// not depend on guesses. Rules: docs/speculation.md.
+// Speculator: which drafts each sequence brings to the next step. Chooses the drafter and the number of drafts that
+// promise the most tokens per second, from how drafts fared and what passes cost; so it may use the clock: outputs do
+// not depend on drafts. Rules: docs/speculation.md.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,15 +18,18 @@ class Speculator {
  public:
   explicit Speculator(std::vector<std::unique_ptr<Drafter>> drafters);
 
-  // A sequence that may bring guesses; all fields but `tree` as in DraftJob.
+  // Whether some drafter does.
+  bool serves(SpeculationMode mode) const;
+
+  // A sequence that may bring drafts; all fields but `tree` as in DraftJob.
   struct Candidate {
     DraftJob job;
     int64_t tokens_left = 0;  // most tokens that it may still produce
     int64_t n_predicted = 0;
   };
-  // Fills the trees. n_rows: rows of the next step without guesses, one for each candidate included.
+  // Fills the trees. n_rows: rows of the next step without drafts, one for each candidate included.
   void plan(std::span<Candidate> candidates, int64_t n_rows);
-  // What became of a step's guesses: `node` is the last accepted one (-1: none). `next` is the token behind it.
+  // What became of a step's drafts: `node` is the last accepted one (-1: none). `next` is the token behind it.
   void note_outcome(int64_t key, const DraftTree& tree, int32_t node, int32_t next);
   // A step of `rows` rows whose logits were all wanted took `ms`, drafting apart.
   void note_step(int64_t rows, double ms) { step_cost_.observe(rows, ms); }
@@ -39,8 +42,8 @@ class Speculator {
   struct State {
     std::vector<Acceptance> own;  // per drafter
     SpeculationStats stats;
-    int drafter = -1;  // of the guesses in flight
-    // A free drafter's guess that was not worth a row is judged all the same.
+    int drafter = -1;  // of the drafts in flight
+    // A free drafter's draft that was not worth a row is judged all the same.
     int32_t shadow_token = -1;
     float shadow_confidence = 0;
     int shadow_drafter = -1;

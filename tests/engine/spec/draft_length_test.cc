@@ -1,4 +1,4 @@
-// What steers the number of guesses: costs, acceptance, and the choice made of them.
+// What steers the number of drafts: costs, acceptance, and the choice made of them.
 #include <gtest/gtest.h>
 
 #include "engine/spec/acceptance.h"
@@ -53,9 +53,9 @@ TEST(Acceptance, LearnsByConfidence) {
   EXPECT_DOUBLE_EQ(acceptance.estimate(0.999f, 0.5, 4), 0.5);
 }
 
-// A drafter that always guesses the same chain and notes how long it was allowed to become.
+// A drafter that always drafts the same chain and notes how long it was allowed to become.
 struct FakeDrafter : Drafter {
-  FakeDrafter(double ms, int n) : ms_per_guess(ms), length(n) {}
+  FakeDrafter(double ms, int n) : ms_per_draft(ms), length(n) {}
   std::string_view name() const override { return "fake"; }
   bool serves(SpeculationMode) const override { return true; }
   void propose(std::span<DraftJob*> jobs) override {
@@ -67,18 +67,19 @@ struct FakeDrafter : Drafter {
       }
     }
   }
-  double first_guess_ms(const DraftJob&) const override { return ms_per_guess + catch_up_ms; }
-  double next_guess_ms() const override { return ms_per_guess; }
+  double first_draft_ms(const DraftJob&) const override { return ms_per_draft + catch_up_ms; }
+  double next_draft_ms() const override { return ms_per_draft; }
+  bool is_free() const override { return ms_per_draft == 0; }
   void forget(int64_t, std::span<const int32_t>) override {}
 
-  double ms_per_guess, catch_up_ms = 0;
+  double ms_per_draft, catch_up_ms = 0;
   int length, n_asked = 0;
 };
 
 class SpeculatorTest : public testing::Test {
  protected:
-  void make(double ms_per_guess, int length = 16) {
-    auto made = std::make_unique<FakeDrafter>(ms_per_guess, length);
+  void make(double ms_per_draft, int length = 16) {
+    auto made = std::make_unique<FakeDrafter>(ms_per_draft, length);
     drafter = made.get();
     std::vector<std::unique_ptr<Drafter>> drafters;
     drafters.push_back(std::move(made));
@@ -106,7 +107,7 @@ class SpeculatorTest : public testing::Test {
   void learn(bool right, int rounds) {
     for (int i = 0; i < rounds; ++i) {
       const int n = plan();
-      // The shadow of a free guess counts as well.
+      // The shadow of a free draft counts as well.
       speculator->note_outcome(1, tree, right ? n - 1 : -1, right ? 7 : 8);
     }
   }
@@ -125,7 +126,7 @@ TEST_F(SpeculatorTest, DraftsNothingBeforeAStepWasTimed) {
   EXPECT_EQ(plan(), 16);
 }
 
-TEST_F(SpeculatorTest, FreeGuessesThatAreRightGrowToTheLimit) {
+TEST_F(SpeculatorTest, FreeDraftsThatAreRightGrowToTheLimit) {
   make(0);
   costs(1);
   learn(true, 50);
@@ -136,7 +137,7 @@ TEST_F(SpeculatorTest, FreeGuessesThatAreRightGrowToTheLimit) {
   EXPECT_EQ(plan(), 0);
 }
 
-TEST_F(SpeculatorTest, WrongGuessesEndAndComeBack) {
+TEST_F(SpeculatorTest, WrongDraftsEndAndComeBack) {
   make(0);
   costs(3);
   learn(false, 50);
@@ -145,8 +146,8 @@ TEST_F(SpeculatorTest, WrongGuessesEndAndComeBack) {
   EXPECT_GT(plan(), 4);
 }
 
-TEST_F(SpeculatorTest, GuessesThatCostMoreThanTheyBringAreNotMade) {
-  make(9);  // a guess costs almost a step
+TEST_F(SpeculatorTest, DraftsThatCostMoreThanTheyBringAreNotMade) {
+  make(9);  // a draft costs almost a step
   costs(5);
   learn(true, 3);
   const int n_asked = drafter->n_asked;
