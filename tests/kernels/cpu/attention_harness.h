@@ -94,6 +94,10 @@ class AttentionHarness {
   }
 
   KvLayer& kv() { return kv_; }
+  // From now on `sequence` begins with the pages that hold the first `tokens` tokens of `with`; both hold the same K, V.
+  void share(size_t sequence, size_t with, int tokens) {
+    std::copy_n(pages_[with].begin(), tokens / kv_.page_size, pages_[sequence].begin());
+  }
   // Attention output of a sequence: [n_tokens, n_heads, head_dim], of the rows that were run.
   const std::vector<float>& out(size_t sequence) const { return out_[sequence]; }
 

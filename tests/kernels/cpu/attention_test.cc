@@ -12,9 +12,10 @@
 namespace loci {
 namespace {
 
-std::unique_ptr<Backend> backend_with(int n_threads) {
+std::unique_ptr<Backend> backend_with(int n_threads, bool share_prefixes = true) {
   CpuBackendConfig config;
   config.n_threads = config.n_threads_batch = n_threads;
+  config.share_prefixes = share_prefixes;
   return make_cpu_backend(config);
 }
 
@@ -259,6 +260,68 @@ TEST(AttentionBits, BatchOfOneOrOfEight) {
   }
   together.attend(ranges);
   expect_same_bits(together, alone, sequences.size(), "batch", 8);
+}
+
+// Sequences that begin alike, on two levels: 0..5 share 600 tokens, 0..2 of them 1100. Rows of decode and of short
+// drafts beside a prompt that shares too.
+class SharedPrefixes : public testing::TestWithParam<KvFormat> {
+ protected:
+  static constexpr int kFirst = 600, kSecond = 1100;
+  static std::vector<AttentionSequence> sequences(const AttentionShape& shape) {
+    std::vector<AttentionSequence> all;
+    for (const int n : {1300, 1151, 1700, 800, 640, 1030, 900}) {
+      all.push_back(make_sequence(shape, n, AttentionData::kPeaky, 100 + n));
+    }
+    const size_t row = static_cast<size_t>(shape.n_kv_heads) * shape.head_dim;
+    const auto copy = [&](AttentionSequence& to, int tokens) {
+      std::copy_n(all[0].k.begin(), tokens * row, to.k.begin());
+      std::copy_n(all[0].v.begin(), tokens * row, to.v.begin());
+    };
+    for (size_t i = 1; i < 6; ++i) copy(all[i], i < 3 ? kSecond : kFirst);
+    return all;
+  }
+  static void share(AttentionHarness& harness) {
+    for (size_t i = 1; i < 6; ++i) harness.share(i, 0, i < 3 ? kSecond : kFirst);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, SharedPrefixes, testing::Values(KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(SharedPrefixes, OnOrOffAloneOrTogether) {
+  for (const int window : {0, 300, 900}) {
+    const AttentionShape shape{.n_heads = 6,
+                               .n_kv_heads = 2,
+                               .head_dim = 64,
+                               .k_format = GetParam(),
+                               .v_format = GetParam(),
+                               .window = window};
+    const std::vector<AttentionSequence> all = sequences(shape);
+    std::vector<AttentionHarness::Range> ranges;
+    const auto single = backend_with(1);
+    AttentionHarness alone(*single, shape, all, 16, true, 9);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int n = all[i].n_tokens;
+      alone.store(i, 0, n);
+      ranges.push_back({i, n - (i == 1 ? 5 : i == 4 ? 40 : 1), n});
+      alone.attend({ranges.back()});
+    }
+    int64_t bytes[2];
+    for (const bool on : {false, true}) {
+      for (const int n_threads : {1, 2, 3}) {
+        const auto backend = backend_with(n_threads, on);
+        AttentionHarness together(*backend, shape, all, 16);
+        share(together);
+        for (size_t i = 0; i < all.size(); ++i) together.store(i, 0, all[i].n_tokens);
+        together.attend(ranges);
+        expect_same_bits(alone, together, all.size(), on ? "shared, threads" : "apart, threads", n_threads);
+        bytes[on] = backend->kv_bytes_read();
+      }
+    }
+    if (window > 0) continue;
+    const int64_t split_bytes = static_cast<int64_t>(alone.kv().k_page_bytes() + alone.kv().v_page_bytes()) * 16;
+    // Two splits of six sequences, two more of three of them.
+    EXPECT_EQ(bytes[0] - bytes[1], (5 * 2 + 2 * 2) * split_bytes * shape.n_kv_heads);
+  }
 }
 
 // A long sequence is split between threads inside one head: the fold must stay in ascending order.
