@@ -40,7 +40,8 @@ struct EngineConfig {
   bool precise = false;     // f32 activations; main/ then asks for f32 K/V too, unless told otherwise
   bool use_mmap = true;
   bool use_mlock = false;
-  int max_sequences = 1;  // sequences that may be live at once, each of at most n_ctx tokens
+  int max_sequences = 1;       // sequences that may be live at once, each of at most n_ctx tokens
+  bool share_prefixes = true;  // attention reads the pages that sequences share once per step; never changes a result
   KvConfig kv;
   RopeOverrides rope;
   std::vector<std::pair<std::string, std::string>> override_kv;  // key, "TYPE:VALUE"

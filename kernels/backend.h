@@ -129,9 +129,9 @@ class Backend {
 };
 
 struct CpuBackendConfig {
-  int n_threads = 0;        // 0: physical cores this process may use (affinity mask, cgroup quota)
-  int n_threads_batch = 0;  // 0: as n_threads
-  bool precise = false;     // f32 activations: no activation quantization
+  int n_threads = 0;           // 0: physical cores this process may use (affinity mask, cgroup quota)
+  int n_threads_batch = 0;     // 0: as n_threads
+  bool precise = false;        // f32 activations: no activation quantization
   bool share_prefixes = true;  // attention reads the pages that sequences share once; never changes a result
 };
 

@@ -43,7 +43,9 @@ class AttentionWorker {
         workspace_(workspace),
         head_dim_(args.kv.head_dim),
         group_(args.n_heads / args.kv.n_kv_heads),
-        stride_(SoftmaxStateLayout::stride(args.kv.head_dim)) {}
+        stride_(SoftmaxStateLayout::stride(args.kv.head_dim)),
+        k_tile_bytes_(kv_tile_bytes(args.kv.k_format, args.kv.head_dim)),
+        v_tile_bytes_(kv_tile_bytes(args.kv.v_format, args.kv.head_dim)) {}
 
   // Works through the units [begin, end) of a level.
   void run(const PlanLevel& level, UnitCursor begin, UnitCursor end) {
@@ -154,8 +156,9 @@ class AttentionWorker {
     }
     const KvLayer& kv = args_.kv;
     const int32_t* pages = args_.page_indices.data() + args_.page_indptr[chunk.seq];
-    const size_t k_tile_bytes = kv.k_page_bytes() / (kv.page_size / kKvTileTokens);
-    const size_t v_tile_bytes = kv.v_page_bytes() / (kv.page_size / kKvTileTokens);
+    const std::byte* k_plane = kv.k_page(chunk.kv_head, 0);
+    const std::byte* v_plane = kv.v_page(chunk.kv_head, 0);
+    const int64_t tiles_per_page = kv.page_size / kKvTileTokens;
     tiles.n = (keys.end + kKvTileTokens - 1) / kKvTileTokens;
     for (int t = 0; t < tiles.n; ++t) {
       const int64_t token = int64_t{unit.split} * kSplitTokens + t * kKvTileTokens;
@@ -164,10 +167,10 @@ class AttentionWorker {
         continue;
       }
       const int32_t page = pages[token / kv.page_size];
-      const int64_t tile = token % kv.page_size / kKvTileTokens;
+      const int64_t tile = page * tiles_per_page + token % kv.page_size / kKvTileTokens;
       LOCI_DCHECK(page >= 0 && page < kv.n_pages, "page ", page, " of ", kv.n_pages);
-      tiles.k[t] = kv.k_page(chunk.kv_head, page) + tile * k_tile_bytes;
-      tiles.v[t] = kv.v_page(chunk.kv_head, page) + tile * v_tile_bytes;
+      tiles.k[t] = k_plane + tile * k_tile_bytes_;
+      tiles.v[t] = v_plane + tile * v_tile_bytes_;
     }
   }
 
@@ -217,6 +220,7 @@ class AttentionWorker {
   float* const kept_;
   AttentionThread& workspace_;
   const int head_dim_, group_, stride_;
+  const int64_t k_tile_bytes_, v_tile_bytes_;
   int n_rows_ = 0;
 };
 
@@ -323,8 +327,8 @@ void CpuBackend::attention(const AttentionArgs& args) {
                   shared.plan);
   const SplitPlan& plan = shared.plan;
   reserve(shared, n_threads, group, args.n_heads, kv.head_dim, kernels.max_block_rows);
-  const auto tiles_per_page = static_cast<size_t>(kv.page_size / kKvTileTokens);
-  kv_bytes_read_ += plan.tiles_read * static_cast<int64_t>((kv.k_page_bytes() + kv.v_page_bytes()) / tiles_per_page);
+  kv_bytes_read_ += plan.tiles_read * static_cast<int64_t>(kv_tile_bytes(kv.k_format, kv.head_dim) +
+                                                           kv_tile_bytes(kv.v_format, kv.head_dim));
 
   pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
     AttentionWorker attention(args, kernels, plan, shared.kept, shared.threads[worker.index]);
@@ -338,9 +342,10 @@ void CpuBackend::kv_store(const KvLayer& kv, const float* k, int64_t k_stride, c
                           std::span<const int64_t> slots) {
   const AttentionKernels& kernels = *kernels_.attention;
   const int64_t n_rows = static_cast<int64_t>(slots.size());
-  const auto code_bytes = [&](size_t page_bytes) { return page_bytes / kv.page_size / kv.head_dim; };
-  const size_t k_code_bytes = code_bytes(kv.k_page_bytes()), v_code_bytes = code_bytes(kv.v_page_bytes());
-  const int64_t tile_codes = int64_t{kKvTileTokens} * kv.head_dim;
+  const size_t k_tile_bytes = kv_tile_bytes(kv.k_format, kv.head_dim);
+  const size_t v_tile_bytes = kv_tile_bytes(kv.v_format, kv.head_dim);
+  const int64_t tiles_per_page = kv.page_size / kKvTileTokens;
+  const size_t head_bytes = kv.head_bytes(), k_plane_bytes = kv.k_page_bytes() * static_cast<size_t>(kv.n_pages);
   // (row, head) pairs in order, so that a head's neighbouring tokens are written by one thread.
   const int64_t n_items = n_rows * kv.n_kv_heads;
   const int n_threads = n_items >= kMinItemsPerThread * 2 ? threads_for(n_rows) : 1;
@@ -352,12 +357,14 @@ void CpuBackend::kv_store(const KvLayer& kv, const float* k, int64_t k_stride, c
       const int64_t page = slots[row] / kv.page_size;
       const int64_t offset = slots[row] % kv.page_size;
       LOCI_DCHECK(slots[row] >= 0 && page < kv.n_pages, "slot ", slots[row], " of ", kv.n_pages, " pages");
-      const int64_t tile = offset / kKvTileTokens * tile_codes;
+      const int64_t tile = page * tiles_per_page + offset / kKvTileTokens;
+      std::byte* k_plane = kv.base + head * head_bytes;
+      std::byte* v_plane = k_plane + k_plane_bytes;
       const int token = static_cast<int>(offset % kKvTileTokens);
-      kernels.kv_encode(kv.k_format, k + row * k_stride + int64_t{head} * kv.head_dim, kv.head_dim,
-                        kv.k_page(head, page) + (tile + k_tile_index(token, 0)) * k_code_bytes, kKvTileTokens);
-      kernels.kv_encode(kv.v_format, v + row * v_stride + int64_t{head} * kv.head_dim, kv.head_dim,
-                        kv.v_page(head, page) + (tile + v_tile_index(token, 0, kv.head_dim)) * v_code_bytes, 1);
+      kernels.kv_store_k(kv.k_format, k + row * k_stride + int64_t{head} * kv.head_dim, kv.head_dim,
+                         k_plane + tile * k_tile_bytes, token);
+      kernels.kv_store_v(kv.v_format, v + row * v_stride + int64_t{head} * kv.head_dim, kv.head_dim,
+                         v_plane + tile * v_tile_bytes, token);
     }
   });
 }
