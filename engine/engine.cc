@@ -10,6 +10,7 @@
 
 #include "engine/cache_text.h"
 #include "engine/kv/cache_file.h"
+#include "engine/kv/kv_formats.h"
 #include "engine/kv/kv_manager.h"
 #include "engine/kv/pool_size.h"
 #include "engine/memory.h"
@@ -97,6 +98,7 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
   if (config.kv.page_size % 16 != 0) {
     fail(ErrorKind::kInvalidInput, "page size: expected a multiple of 16, found ", config.kv.page_size);
   }
+  check_kv_formats(arch, config.kv);
   if (config.n_ctx == 0) config.n_ctx = std::min(arch.n_ctx_train, kMaxContext);
   if (config.n_ctx > arch.n_ctx_train) {
     log_warn("context of ", config.n_ctx, " tokens is longer than the ", arch.n_ctx_train,
@@ -529,7 +531,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   impl.backend = backend != nullptr ? std::move(backend)
                                     : make_cpu_backend({.n_threads = impl.config.n_threads,
                                                         .n_threads_batch = impl.config.n_threads_batch,
-                                                        .precise = impl.config.precise});
+                                                        .precise = impl.config.precise,
+                                                        .share_prefixes = impl.config.share_prefixes});
   if (impl.config.use_mlock) {
     if (const std::string reason = impl.file->lock_memory(); !reason.empty()) log_warn(reason);
   }

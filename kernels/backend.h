@@ -117,6 +117,9 @@ class Backend {
   virtual void kv_copy_pages(const KvLayer& kv, std::span<const int32_t> src, std::span<const int32_t> dst) = 0;
 
   virtual void attention(const AttentionArgs& args) = 0;
+  // Bytes of K and V that attention() has read so far, each as often as it went through memory: pages that several
+  // sequences of a call begin with count once.
+  virtual int64_t kv_bytes_read() const { return 0; }
 
   // y += x, element by element.
   virtual void add(float* y, int64_t y_stride, const float* x, int64_t x_stride, int64_t n_rows, int64_t dim) = 0;
@@ -126,9 +129,10 @@ class Backend {
 };
 
 struct CpuBackendConfig {
-  int n_threads = 0;        // 0: physical cores this process may use (affinity mask, cgroup quota)
-  int n_threads_batch = 0;  // 0: as n_threads
-  bool precise = false;     // f32 activations: no activation quantization
+  int n_threads = 0;           // 0: physical cores this process may use (affinity mask, cgroup quota)
+  int n_threads_batch = 0;     // 0: as n_threads
+  bool precise = false;        // f32 activations: no activation quantization
+  bool share_prefixes = true;  // attention reads the pages that sequences share once; never changes a result
 };
 
 // Throws Error(kInvalidInput) when LOCI_ISA names an instruction set that is unknown or that this CPU lacks.

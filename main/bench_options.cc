@@ -167,7 +167,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   add_list(app, "-d,--n-depth", options.depth, "tokens already in the cache; default 0");
   add_list(app, "-b,--batch-size", options.batch, "most prompt tokens taken at a time; default 2048");
   add_list(app, "--ub,--ubatch-size", options.ubatch, "most tokens of one forward pass; default 512");
-  add_list(app, "--ctk,--cache-type-k", options.k_format, "format of cached keys; default f16");
+  add_list(app, "--ctk,--cache-type-k", options.k_format, "format of cached keys, as -ctk of run; default f16");
   add_list(app, "--ctv,--cache-type-v", options.v_format, "format of cached values; default f16");
   add_list(app, "-t,--threads", options.threads, "threads; default: one per core");
   app.add_option("-r,--repetitions", options.repetitions, "times each test runs")

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 KvFormat cache_type(const std::string& flag, const std::string& type) {
   if (const auto format = kv_format_from_name(type)) return *format;
-  fail(ErrorKind::kInvalidInput, flag, ": expected a cache type that this build has (f32, f16, bf16), found '",
+  fail(ErrorKind::kInvalidInput, flag, ": expected a cache type that this build has (", kv_format_names(), "), found '",
        gguf::printable(type), "'");
 }
 
@@ -198,11 +198,11 @@ int cmd_inspect(const std::vector<std::string>& args) {
       ->type_name("N");
   app->add_option_function<std::string>(
          "--ctk,--cache-type-k", [&](const std::string& type) { kv.k_format = cache_type("-ctk", type); },
-         "type of cached K: f32, f16 (default), bf16")
+         "type of cached K: f32, f16 (default), bf16, q8_0, q4_0")
       ->type_name("T");
   app->add_option_function<std::string>(
          "--ctv,--cache-type-v", [&](const std::string& type) { kv.v_format = cache_type("-ctv", type); },
-         "type of cached V: f32, f16 (default), bf16")
+         "type of cached V: f32, f16 (default), bf16, q8_0, q4_0")
       ->type_name("T");
   if (!parse(*app, args)) return 0;
 

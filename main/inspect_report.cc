@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/engine.h"
+#include "engine/kv/kv_formats.h"
 #include "engine/kv/kv_manager.h"
 #include "engine/model/arch.h"
 #include "engine/model_info.h"
@@ -160,6 +161,7 @@ ordered_json chat_templates(const gguf::Metadata& metadata) {
 
 // docs/gguf.md section 10: what this program holds while a model runs.
 ordered_json memory(const gguf::File& file, const ArchSpec& arch, int64_t n_ctx, const KvConfig& kv) {
+  check_kv_formats(arch, kv);
   if (n_ctx == 0) n_ctx = arch.n_ctx_train;
   int64_t weights = 0;
   for (const TensorView& tensor : file.tensors()) weights += tensor.n_bytes();

@@ -23,13 +23,14 @@ constexpr int kMaxInt = std::numeric_limits<int>::max();
 
 KvFormat parse_kv_format(const std::string& flag, const std::string& text) {
   if (const std::optional<KvFormat> format = kv_format_from_name(text)) return *format;
-  for (const char* known : {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"}) {
+  for (const char* known : {"q5_1", "q5_0", "q4_1", "iq4_nl"}) {
     if (text == known) {
-      fail(ErrorKind::kUnsupported, "not supported by this build: ", flag, " ", text,
-           " (the cache holds f32, f16 or bf16)");
+      fail(ErrorKind::kUnsupported, "not supported by this build: ", flag, " ", text, " (the cache holds ",
+           kv_format_names(), ")");
     }
   }
-  fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected f32, f16 or bf16, found '", text, "'");
+  fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected one of ", kv_format_names(), ", found '", text,
+       "'");
 }
 
 // "512M", "2GiB", "1.5g": powers of 1024; a bare number is bytes.
@@ -197,12 +198,12 @@ void add_model_options(CLI::App& app, EngineConfig& config) {
       ->group(kModelGroup);
   app.add_option_function<std::string>(
          "--ctk,--cache-type-k", [&config](const std::string& v) { config.kv.k_format = parse_kv_format("-ctk", v); },
-         "type of cached K: f32, f16 (default), bf16")
+         "type of cached K: f32, f16 (default), bf16, q8_0, q4_0")
       ->group(kModelGroup)
       ->type_name("T");
   app.add_option_function<std::string>(
          "--ctv,--cache-type-v", [&config](const std::string& v) { config.kv.v_format = parse_kv_format("-ctv", v); },
-         "type of cached V: f32, f16 (default), bf16")
+         "type of cached V: f32, f16 (default), bf16, q8_0, q4_0")
       ->group(kModelGroup)
       ->type_name("T");
   app.add_option_function<std::string>(

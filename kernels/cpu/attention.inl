@@ -14,7 +14,10 @@ constexpr bool kWideFile = VecF::kLanes >= 16;  // 32 vector registers instead o
 constexpr int kAttentionRows = kWideFile ? 8 : VecF::kLanes > 1 ? 6 : 1;
 
 // From this many row blocks on, a split's codes are converted to f32 once, instead of in every block.
-constexpr int kExpandBlocks = VecF::kLanes == 8 ? 8 : 3;
+LOCI_HD constexpr int expand_blocks(KvFormat format) {
+  if (format == KvFormat::kQ8_0 || format == KvFormat::kQ4_0) return 3;
+  return VecF::kLanes == 8 ? 8 : 3;
+}
 
 // Tiles per pass of the score loop and vectors of channels per pass of the value loop, for R rows: as many
 // accumulators as fit beside the operands, chosen by measurement (attention_bench).
@@ -33,6 +36,11 @@ struct Blocking {
   }
 };
 
+template <int kNumber>
+struct Constant {
+  static constexpr int kValue = kNumber;
+};
+
 template <typename Format>
 LOCI_HD VecF load_codes(const typename Format::Code* p) {
   if constexpr (Format::kFormat == KvFormat::kF32) {
@@ -45,42 +53,109 @@ LOCI_HD VecF load_codes(const typename Format::Code* p) {
   }
 }
 
+// The scales of a tile for one block of channels, as f32. Nothing for the plain formats.
+template <typename Format>
+struct TileScales {
+  float tokens[Format::kBlock > 1 ? kTile : 1];
+  LOCI_HD void load(const std::byte* tile, int channel, int head_dim) {
+    if constexpr (Format::kBlock > 1) {
+      const auto* halves = reinterpret_cast<const uint16_t*>(tile + Format::scale_offset(channel, head_dim));
+      for (int v = 0; v < kTileVecs; ++v) {
+        VecF::load_f16(halves + v * VecF::kLanes).store(tokens + v * VecF::kLanes);
+      }
+    }
+  }
+};
+
+// Channels that the loops below take before they load new scales.
+template <typename Format>
+LOCI_HD int channel_step(int head_dim) {
+  return Format::kBlock > 1 ? Format::kBlock : head_dim;
+}
+
+// Vector v of the 16 keys' values of channel d + kOdd, d even.
+template <typename Format, int kOdd>
+LOCI_HD VecF k_values(const std::byte* tile, int d, int v, const TileScales<Format>& scales) {
+  if constexpr (Format::kBlock == 1) {
+    return load_codes<Format>(reinterpret_cast<const typename Format::Code*>(tile) + (d + kOdd) * kTile +
+                              v * VecF::kLanes);
+  } else {
+    const auto* codes = reinterpret_cast<const uint8_t*>(tile);
+    VecI code;
+    if constexpr (Format::kFormat == KvFormat::kQ8_0) {
+      code = VecI::load_i8(reinterpret_cast<const int8_t*>(codes) + (d + kOdd) * kTile + v * VecF::kLanes);
+    } else {
+      static_assert(Format::kFormat == KvFormat::kQ4_0);
+      const VecI pair = VecI::load_u8(codes + d / 2 * kTile + v * VecF::kLanes);
+      code = (kOdd ? shr<4>(pair) : pair & VecI::splat(15)) - VecI::splat(8);
+    }
+    return to_float(code) * VecF::load(scales.tokens + v * VecF::kLanes);
+  }
+}
+
+// kLanes values of token t from `channel` + `offset` on. REQUIRES: channel a multiple of the vectors' common step, so
+// that for steps of 16 channels and more `offset` alone tells the half of a byte.
+template <typename Format, bool kWholeGroups>
+LOCI_HD VecF v_values(const std::byte* tile, int t, int channel, int offset, int head_dim,
+                      const TileScales<Format>& scales) {
+  if constexpr (Format::kBlock == 1) {
+    return load_codes<Format>(reinterpret_cast<const typename Format::Code*>(tile) + t * head_dim + channel + offset);
+  } else {
+    const auto* codes = reinterpret_cast<const uint8_t*>(tile);
+    VecI code;
+    if constexpr (Format::kFormat == KvFormat::kQ8_0) {
+      code = VecI::load_i8(reinterpret_cast<const int8_t*>(codes) + t * head_dim + channel + offset);
+    } else {
+      const int within = kWholeGroups ? offset : channel + offset;
+      const int before = kWholeGroups ? channel : 0;
+      code = VecI::load_u4(codes + (t * head_dim + before) / 2 + within / 16 * 8, within % 16 / VecF::kLanes) -
+             VecI::splat(8);
+    }
+    return to_float(code) * VecF::splat(scales.tokens[t]);
+  }
+}
+
 // Fetches the line at `base + offset` to L2.
 LOCI_HD void prefetch(const std::byte* base, int64_t offset) { __builtin_prefetch(base + offset, 0, 2); }
 
-// scores[r][0 .. 16 N) of N tiles. q [head_dim][R]. Meanwhile fetches the V tiles of the same keys.
+// scores[r][0 .. 16 N) of N tiles. q [head_dim][R]. Meanwhile fetches the V tiles of the same keys, v_step bytes per
+// channel.
 template <typename Format, int R, int N>
-void score_tiles(const std::byte* const* k_tiles, const std::byte* const* v_tiles, int v_code_bytes, const float* q,
+void score_tiles(const std::byte* const* k_tiles, const std::byte* const* v_tiles, int v_step, const float* q,
                  int head_dim, float* scores) noexcept {
-  using Code = typename Format::Code;
-  const Code* k[N];
   VecF acc[R][N][kTileVecs];
 #pragma GCC unroll 64
   for (int n = 0; n < N; ++n) {
-    k[n] = reinterpret_cast<const Code*>(k_tiles[n]);
 #pragma GCC unroll 64
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 64
       for (int v = 0; v < kTileVecs; ++v) acc[r][n][v] = VecF::zero();
     }
   }
-  const bool wide_v = v_code_bytes > 2;
-  for (int d = 0; d < head_dim; d += 2) {
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
+  const bool wide_v = v_step > 32;
+  const int step = channel_step<Format>(head_dim);
+  for (int block = 0; block < head_dim; block += step) {
+    TileScales<Format> scales[N];
+    for (int n = 0; n < N; ++n) scales[n].load(k_tiles[n], block, head_dim);
+    for (int d = block; d < block + step; d += 2) {
+      const auto channel = [&](auto odd) __attribute__((always_inline)) {
+        constexpr int i = decltype(odd)::kValue;
 #pragma GCC unroll 64
-      for (int n = 0; n < N; ++n) {
-        VecF x[kTileVecs];
+        for (int n = 0; n < N; ++n) {
+          VecF x[kTileVecs];
 #pragma GCC unroll 64
-        for (int v = 0; v < kTileVecs; ++v) x[v] = load_codes<Format>(k[n] + (d + i) * kTile + v * VecF::kLanes);
-        if (i == 0 || wide_v) prefetch(v_tiles[n], int64_t{d + i} * kTile * v_code_bytes);
+          for (int v = 0; v < kTileVecs; ++v) x[v] = k_values<Format, i>(k_tiles[n], d, v, scales[n]);
+          if (i == 0 || wide_v) prefetch(v_tiles[n], int64_t{d + i} * v_step);
 #pragma GCC unroll 64
-        for (int r = 0; r < R; ++r) {
-          const VecF factor = VecF::splat(q[(d + i) * R + r]);
+          for (int r = 0; r < R; ++r) {
+            const VecF factor = VecF::splat(q[(d + i) * R + r]);
 #pragma GCC unroll 64
-          for (int v = 0; v < kTileVecs; ++v) acc[r][n][v] = fma(x[v], factor, acc[r][n][v]);
+            for (int v = 0; v < kTileVecs; ++v) acc[r][n][v] = fma(x[v], factor, acc[r][n][v]);
+          }
         }
-      }
+      };
+      channel(Constant<0>{});
+      channel(Constant<1>{});
     }
   }
 #pragma GCC unroll 64
@@ -131,7 +206,7 @@ float softmax_row(float* scores, KeyRange keys, float softcap, float* row_sum) n
 struct NextTiles {
   const std::byte* const* tiles;
   int n_tiles;
-  int code_bytes;
+  int step;  // bytes per channel of a tile
 };
 
 // acc[r][channel .. channel + N * kLanes) += sum over keys [begin, end) of p[r][key] * v[key].
@@ -139,30 +214,35 @@ struct NextTiles {
 template <typename Format, int R, int N>
 void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange keys, int head_dim, int channel,
                     float* acc_rows, int acc_stride, NextTiles next) noexcept {
-  using Code = typename Format::Code;
   VecF acc[R][N];
 #pragma GCC unroll 64
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 64
     for (int n = 0; n < N; ++n) acc[r][n] = VecF::load(acc_rows + r * acc_stride + channel + n * VecF::kLanes);
   }
-  const bool wide_k = next.code_bytes > 2;
+  const bool wide_k = next.step > 32;
+  constexpr bool kWholeGroups = N * VecF::kLanes % 16 == 0;
+  constexpr int kScaleBlocks = Format::kBlock > 1 ? (N * VecF::kLanes + Format::kBlock - 1) / Format::kBlock : 1;
   for (int tile = keys.begin / kTile; tile * kTile < keys.end; ++tile) {
     const int begin = keys.begin > tile * kTile ? keys.begin - tile * kTile : 0;
     const int end = keys.end - tile * kTile < kTile ? keys.end - tile * kTile : kTile;
     const std::byte* v_tile = v_tiles[tile];
     const std::byte* fetched = tile < next.n_tiles && next.tiles[tile] != nullptr ? next.tiles[tile] : v_tile;
     const float* weights = p + tile * kTile;
+    TileScales<Format> scales[kScaleBlocks];
+    for (int b = 0; b < kScaleBlocks; ++b) scales[b].load(v_tile, channel + b * Format::kBlock, head_dim);
     for (int t = begin; t < end; ++t) {
-      const Code* v = reinterpret_cast<const Code*>(v_tile) + t * head_dim + channel;
-      const int64_t offset = int64_t{t * head_dim + channel} * next.code_bytes;
       VecF x[N];
 #pragma GCC unroll 64
-      for (int n = 0; n < N; ++n) x[n] = load_codes<Format>(v + n * VecF::kLanes);
+      for (int n = 0; n < N; ++n) {
+        constexpr int kVecsPerScale = Format::kBlock > 1 ? Format::kBlock / VecF::kLanes : N;
+        x[n] =
+            v_values<Format, kWholeGroups>(v_tile, t, channel, n * VecF::kLanes, head_dim, scales[n / kVecsPerScale]);
+      }
 #pragma GCC unroll 64
       for (int n = 0; n < N; ++n) {
         if ((n * VecF::kLanes) % 32 == 0 || (wide_k && (n * VecF::kLanes) % 16 == 0)) {
-          prefetch(fetched, offset + n * VecF::kLanes * next.code_bytes);
+          prefetch(fetched, int64_t{(t * head_dim + channel + n * VecF::kLanes) / kTile} * next.step);
         }
       }
 #pragma GCC unroll 64
@@ -209,9 +289,8 @@ void value_rows(const std::byte* const* v_tiles, const float* p, KeyRange keys, 
     for (int r = 0; r < R; ++r) {
       float sum = acc[r * acc_stride + channel];
       for (int j = keys.begin; j < keys.end; ++j) {
-        const auto* v = reinterpret_cast<const typename Format::Code*>(v_tiles[j / kTile]);
-        sum =
-            __builtin_fmaf(Format::decode(v[v_tile_index(j % kTile, channel, head_dim)]), p[r * kSplitTokens + j], sum);
+        const float value = Format::read_v(v_tiles[j / kTile], j % kTile, channel, head_dim);
+        sum = __builtin_fmaf(value, p[r * kSplitTokens + j], sum);
       }
       acc[r * acc_stride + channel] = sum;
     }
@@ -234,7 +313,7 @@ void value_block(const std::byte* const* v_tiles, const float* p, const KeyRange
     }
     return;
   }
-  const NextTiles nothing = {nullptr, 0, 4};
+  const NextTiles nothing = {nullptr, 0, 0};
   for (int r = 0; r < R; ++r) {
     value_rows<Format, 1>(v_tiles, p + r * kSplitTokens, {keys[r].begin, common.begin}, head_dim, acc + r * acc_stride,
                           acc_stride, nothing);
@@ -279,29 +358,30 @@ LOCI_HD BlockTiles block_tiles(const KeyRange* keys, int n_rows) {
 }
 
 template <typename KFormat, int R>
-void score_block(const AttendSplit& args, const float* q, BlockTiles tiles, int v_code_bytes, float* scores) noexcept {
+void score_block(const AttendSplit& args, const float* q, BlockTiles tiles, int v_step, float* scores) noexcept {
   constexpr int kTiles = Blocking<KFormat, R>::score_tiles();
   int tile = tiles.begin;
   for (; tile + kTiles <= tiles.end; tile += kTiles) {
-    score_tiles<KFormat, R, kTiles>(args.k_tiles + tile, args.v_tiles + tile, v_code_bytes, q, args.head_dim,
+    score_tiles<KFormat, R, kTiles>(args.k_tiles + tile, args.v_tiles + tile, v_step, q, args.head_dim,
                                     scores + tile * kTile);
   }
   if constexpr (kTiles > 4) {
     for (; tile + 4 <= tiles.end; tile += 4) {
-      score_tiles<KFormat, R, 4>(args.k_tiles + tile, args.v_tiles + tile, v_code_bytes, q, args.head_dim,
+      score_tiles<KFormat, R, 4>(args.k_tiles + tile, args.v_tiles + tile, v_step, q, args.head_dim,
                                  scores + tile * kTile);
     }
   }
   for (; tile < tiles.end; ++tile) {
-    score_tiles<KFormat, R, 1>(args.k_tiles + tile, args.v_tiles + tile, v_code_bytes, q, args.head_dim,
+    score_tiles<KFormat, R, 1>(args.k_tiles + tile, args.v_tiles + tile, v_step, q, args.head_dim,
                                scores + tile * kTile);
   }
 }
 
-LOCI_HD int code_bytes(KvFormat format) {
-  int bytes = 0;
-  visit_kv_format(format, [&](auto tag) { bytes = sizeof(typename decltype(tag)::Code); });
-  return bytes;
+// Bytes of a tile per channel: how far a pass over the channels fetches ahead in each step.
+LOCI_HD int tile_step(KvFormat format, int head_dim) {
+  int64_t bytes = 0;
+  visit_kv_format(format, [&](auto tag) { bytes = decltype(tag)::tile_bytes(head_dim); });
+  return static_cast<int>(bytes / head_dim);
 }
 
 // One block of R rows: scores, softmax, values, merge into the rows' states.
@@ -313,9 +393,9 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
   const int stride = SoftmaxStateLayout::stride(args.head_dim);
   float* scores = args.scratch;              // [R][kSplitTokens]
   float* parts = scores + R * kSplitTokens;  // [R][stride]
-  const int v_bytes = code_bytes(args.v_format);
+  const int v_step = tile_step(args.v_format, args.head_dim);
   visit_kv_format(args.k_format,
-                  [&](auto format) { score_block<decltype(format), R>(args, q, tiles, v_bytes, scores); });
+                  [&](auto format) { score_block<decltype(format), R>(args, q, tiles, v_step, scores); });
   for (int r = 0; r < R; ++r) {
     float* part = parts + r * stride;
     for (int i = 0; i < stride; i += VecF::kLanes) VecF::zero().store(part + i);
@@ -324,7 +404,7 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
     part[SoftmaxStateLayout::kRowMax] =
         softmax_row(scores + r * kSplitTokens, keys[r], args.softcap, part + SoftmaxStateLayout::kRowSum);
   }
-  const NextTiles next = {args.next_k_tiles, prefetch_next ? args.next_n_tiles : 0, args.next_k_code_bytes};
+  const NextTiles next = {args.next_k_tiles, prefetch_next ? args.next_n_tiles : 0, args.next_k_step};
   visit_kv_format(args.v_format, [&](auto format) {
     value_block<decltype(format), R>(args.v_tiles, scores, keys, args.head_dim, parts + SoftmaxStateLayout::kAcc,
                                      stride, next);
@@ -334,21 +414,46 @@ void attend_block(const AttendSplit& args, const float* q, const KeyRange* keys,
   }
 }
 
-// The tiles of a split as f32, in `out`, with pointers to them in `tiles`. Fetches the tiles of `next` meanwhile.
-template <typename Format>
+// The K (kKeys) or V tiles of a split as f32, in `out`, with pointers to them in `tiles`. Fetches the tiles of `next`
+// meanwhile, next_step bytes per channel.
+template <typename Format, bool kKeys>
 void expand_tiles(const std::byte* const* source, BlockTiles range, int head_dim, const std::byte* const* next,
-                  int next_code_bytes, float* out, const std::byte** tiles) noexcept {
-  const int n = kTile * head_dim;
+                  int next_step, float* out, const std::byte** tiles) noexcept {
+  constexpr int kLanes = VecF::kLanes;
   for (int tile = range.begin; tile < range.end; ++tile) {
-    const auto* codes = reinterpret_cast<const typename Format::Code*>(source[tile]);
-    float* values = out + int64_t{tile} * n;
-    for (int i = 0; i < n; i += kTile) {
-      if (next != nullptr) prefetch(next[tile], int64_t{i} * next_code_bytes);
-      for (int v = 0; v < kTileVecs; ++v) {
-        load_codes<Format>(codes + i + v * VecF::kLanes).store(values + i + v * VecF::kLanes);
+    float* values = out + int64_t{tile} * kTile * head_dim;
+    tiles[tile] = reinterpret_cast<const std::byte*>(values);
+    if constexpr (Format::kBlock == 1) {
+      const auto* codes = reinterpret_cast<const typename Format::Code*>(source[tile]);
+      for (int i = 0; i < kTile * head_dim; i += kTile) {
+        if (next != nullptr) prefetch(next[tile], int64_t{i} / kTile * next_step);
+        for (int v = 0; v < kTileVecs; ++v) load_codes<Format>(codes + i + v * kLanes).store(values + i + v * kLanes);
+      }
+      continue;
+    }
+    for (int block = 0; block < head_dim; block += channel_step<Format>(head_dim)) {
+      TileScales<Format> scales;
+      scales.load(source[tile], block, head_dim);
+      if constexpr (kKeys) {
+        for (int d = block; d < block + Format::kBlock; d += 2) {
+          if (next != nullptr) prefetch(next[tile], int64_t{d} * next_step);
+          if (next != nullptr && next_step > 32) prefetch(next[tile], int64_t{d + 1} * next_step);
+          float* to = values + d * kTile;
+          for (int v = 0; v < kTileVecs; ++v) {
+            k_values<Format, 0>(source[tile], d, v, scales).store(to + v * kLanes);
+            k_values<Format, 1>(source[tile], d, v, scales).store(to + kTile + v * kLanes);
+          }
+        }
+      } else {
+        for (int t = 0; t < kTile; ++t) {
+#pragma GCC unroll 64
+          for (int c = 0; c < KvBlock::kChannels; c += kLanes) {
+            v_values<Format, true>(source[tile], t, block, c, head_dim, scales)
+                .store(values + t * head_dim + block + c);
+          }
+        }
       }
     }
-    tiles[tile] = reinterpret_cast<const std::byte*>(values);
   }
 }
 
@@ -385,21 +490,26 @@ void attend_blocks(const AttendSplit& args, RowBlocks blocks) noexcept {
 void attend_split(const AttendSplit& args) noexcept {
   const RowBlocks blocks = attention_row_blocks(args.n_rows, kAttentionRows);
   AttendSplit split = args;
-  split.next_k_code_bytes = code_bytes(args.k_format);
+  split.next_k_step = tile_step(args.k_format, args.head_dim);
   const std::byte* tiles[2][kSplitTokens / kTile];
-  if (args.expanded != nullptr && blocks.n_blocks >= kExpandBlocks) {
+  if (args.expanded != nullptr) {
     const BlockTiles range = block_tiles(args.keys, args.n_rows);
-    const auto expand = [&](KvFormat& format, const std::byte* const*& side, int index, const std::byte* const* next) {
-      if (format == KvFormat::kF32) return;
-      visit_kv_format(format, [&](auto tag) {
-        expand_tiles<decltype(tag)>(side, range, args.head_dim, next, code_bytes(args.v_format),
-                                    args.expanded + int64_t{index} * kSplitTokens * args.head_dim, tiles[index]);
+    if (args.k_format != KvFormat::kF32 && blocks.n_blocks >= expand_blocks(args.k_format)) {
+      visit_kv_format(args.k_format, [&](auto tag) {
+        expand_tiles<decltype(tag), true>(args.k_tiles, range, args.head_dim, args.v_tiles,
+                                          tile_step(args.v_format, args.head_dim), args.expanded, tiles[0]);
       });
-      format = KvFormat::kF32;
-      side = tiles[index];
-    };
-    expand(split.k_format, split.k_tiles, 0, args.v_tiles);
-    expand(split.v_format, split.v_tiles, 1, nullptr);
+      split.k_format = KvFormat::kF32;
+      split.k_tiles = tiles[0];
+    }
+    if (args.v_format != KvFormat::kF32 && blocks.n_blocks >= expand_blocks(args.v_format)) {
+      visit_kv_format(args.v_format, [&](auto tag) {
+        expand_tiles<decltype(tag), false>(args.v_tiles, range, args.head_dim, nullptr, 0,
+                                           args.expanded + int64_t{kSplitTokens} * args.head_dim, tiles[1]);
+      });
+      split.v_format = KvFormat::kF32;
+      split.v_tiles = tiles[1];
+    }
   }
   attend_blocks(split, blocks);
 }

@@ -21,7 +21,7 @@ struct AttendSplit {
   int n_tiles = 0;
   const std::byte* const* next_k_tiles = nullptr;  // [next_n_tiles] what the caller will pass next: prefetched
   int next_n_tiles = 0;
-  int next_k_code_bytes = 0;  // set by the kernel
+  int next_k_step = 0;  // set by the kernel
 
   int n_rows = 0;
   // Rows in blocks of attention_block_rows(n_rows, ...) rows, each block laid out [head_dim][rows of the block].

@@ -16,7 +16,8 @@ struct AttentionKernels {
   void (*finish_row)(const float* state, int head_dim, const float* sink, float* out) noexcept;
 
   // kv_store.inl
-  void (*kv_encode)(KvFormat format, const float* src, int n, std::byte* dst, int64_t stride) noexcept;
+  void (*kv_store_k)(KvFormat format, const float* row, int head_dim, std::byte* tile, int token) noexcept;
+  void (*kv_store_v)(KvFormat format, const float* row, int head_dim, std::byte* tile, int token) noexcept;
 
   // norm.inl, rope.inl, softmax.inl
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t n, float* out) noexcept;

@@ -1,5 +1,6 @@
-// Memory that CpuBackend::attention keeps between calls: the plan, and per thread the packed queries, the states of the
-// chunk in progress and the stored states of a chunk that another thread began.
+// Memory that CpuBackend::attention keeps between calls: the plan, the states that go from level to level, and per
+// thread the packed queries, the states of the chunk in progress and the stored states of a chunk that another thread
+// began.
 #pragma once
 #include <vector>
 
@@ -24,6 +25,8 @@ struct alignas(128) AttentionThread {
 struct AttentionWorkspace {
   SplitPlan plan;
   std::vector<AttentionThread> threads;
+  ScratchBuffer kept_buffer;
+  float* kept = nullptr;  // [SplitPlan::n_kept, n_heads] SoftmaxStateLayout, between the levels of a plan
 };
 
 }  // namespace loci::cpu

@@ -22,7 +22,10 @@ int checked_threads(const char* what, int n_threads) {
 }  // namespace
 
 CpuBackend::CpuBackend(const CpuBackendConfig& config)
-    : kernels_(choose_kernels()), always_precise_(config.precise), precise_(config.precise) {
+    : kernels_(choose_kernels()),
+      always_precise_(config.precise),
+      share_prefixes_(config.share_prefixes),
+      precise_(config.precise) {
   set_threads(config.n_threads, config.n_threads_batch);
 }
 

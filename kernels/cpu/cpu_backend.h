@@ -44,6 +44,7 @@ class CpuBackend final : public Backend {
   void attention(const AttentionArgs& args) override;
   void add(float* y, int64_t y_stride, const float* x, int64_t x_stride, int64_t n_rows, int64_t dim) override;
   void softcap(float* x, int64_t n, float cap) override;
+  int64_t kv_bytes_read() const override { return kv_bytes_read_; }
 
   const KernelTable& kernels() const { return kernels_; }
 
@@ -53,7 +54,9 @@ class CpuBackend final : public Backend {
 
   const KernelTable& kernels_;
   const bool always_precise_;
+  const bool share_prefixes_;
   bool precise_;  // products of quantized weights keep f32 activations
+  int64_t kv_bytes_read_ = 0;
   int n_threads_ = 1;
   int n_threads_batch_ = 1;
   std::unique_ptr<ThreadPool> pool_;  // max of the two counts

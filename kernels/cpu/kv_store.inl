@@ -1,4 +1,5 @@
-// Conversion of K and V rows to a cache format. Pasted into the ISA units.
+// Conversion of a token's K and V rows to a cache format, the bits of the format's write_k and write_v. Pasted into the
+// ISA units.
 
 // kLanes codes at dst; the bits of Format::encode.
 template <typename Format>
@@ -18,21 +19,65 @@ LOCI_HD void store_codes(typename Format::Code* dst, VecF values) {
   }
 }
 
-// Encodes n values; code i goes to dst[i * stride] (K: 16 codes apart, V: side by side).
-void kv_encode(KvFormat format, const float* src, int n, std::byte* dst, int64_t stride) noexcept {
-  visit_kv_format(format, [&](auto tag) {
-    using Format = decltype(tag);
-    using Code = typename Format::Code;
-    Code* codes = reinterpret_cast<Code*>(dst);
-    for (int i = 0; i < n; i += VecF::kLanes) {
-      const int count = n - i < VecF::kLanes ? n - i : VecF::kLanes;
-      if (stride == 1 && count == VecF::kLanes) {
-        store_codes<Format>(codes + i, VecF::load(src + i));
-        continue;
-      }
-      Code lanes[VecF::kLanes];
-      store_codes<Format>(lanes, VecF::load_first(src + i, count));
-      for (int j = 0; j < count; ++j) codes[(i + j) * stride] = lanes[j];
+// Encodes n values; code i goes to dst[i * stride].
+template <typename Format>
+void store_plain(const float* src, int n, typename Format::Code* codes, int64_t stride) noexcept {
+  for (int i = 0; i < n; i += VecF::kLanes) {
+    const int count = n - i < VecF::kLanes ? n - i : VecF::kLanes;
+    if (stride == 1 && count == VecF::kLanes) {
+      store_codes<Format>(codes + i, VecF::load(src + i));
+      continue;
     }
-  });
+    typename Format::Code lanes[VecF::kLanes];
+    store_codes<Format>(lanes, VecF::load_first(src + i, count));
+    for (int j = 0; j < count; ++j) codes[(i + j) * stride] = lanes[j];
+  }
+}
+
+// One block of 32 channels; the bits of Format::encode.
+template <typename Format>
+void encode_block(const float* x, KvBlock& block) noexcept {
+  constexpr int kVectors = KvBlock::kChannels / VecF::kLanes;
+  VecI largest = VecI::zero();  // magnitudes compare as integers; NaN compares above infinity
+  VecI most = VecI::splat(INT32_MIN);
+  for (int i = 0; i < kVectors; ++i) {
+    const VecI bits = as_int(VecF::load(x + i * VecF::kLanes));
+    largest = max(largest, bits & VecI::splat(0x7fffffff));
+    most = max(most, bits);
+  }
+  const int32_t amax_bits = reduce_max(largest);
+  float amax;
+  __builtin_memcpy(&amax, &amax_bits, sizeof(amax));
+  encode_kv_block(x, amax, Format::scale_of(amax, reduce_max(most) == amax_bits), Format::kLeast, Format::kMost, block);
+}
+
+// K (keys) or V of one token: `row` [head_dim] to its place in the tile.
+template <typename Format>
+void store_token(bool keys, const float* row, int head_dim, std::byte* tile, int token) noexcept {
+  if constexpr (Format::kBlock == 1) {
+    auto* codes = reinterpret_cast<typename Format::Code*>(tile);
+    if (keys) {
+      store_plain<Format>(row, head_dim, codes + k_tile_index(token, 0), kKvTileTokens);
+    } else {
+      store_plain<Format>(row, head_dim, codes + v_tile_index(token, 0, head_dim), 1);
+    }
+  } else {
+    for (int channel = 0; channel < head_dim; channel += Format::kBlock) {
+      KvBlock block;
+      encode_block<Format>(row + channel, block);
+      if (keys) {
+        Format::put_block(tile, token, channel, head_dim, block, Format::set_k);
+      } else {
+        Format::put_block(tile, token, channel, head_dim, block, Format::set_v);
+      }
+    }
+  }
+}
+
+void kv_store_k(KvFormat format, const float* row, int head_dim, std::byte* tile, int token) noexcept {
+  visit_kv_format(format, [&](auto tag) { store_token<decltype(tag)>(true, row, head_dim, tile, token); });
+}
+
+void kv_store_v(KvFormat format, const float* row, int head_dim, std::byte* tile, int token) noexcept {
+  visit_kv_format(format, [&](auto tag) { store_token<decltype(tag)>(false, row, head_dim, tile, token); });
 }

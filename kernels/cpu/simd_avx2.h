@@ -28,6 +28,11 @@ struct VecI {
   LOCI_HD static VecI load_i8(const int8_t* p) {
     return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
   }
+  // Lanes part * kLanes .. of the 16 codes in the 8 bytes at p: the low halves, then the high halves.
+  LOCI_HD static VecI load_u4(const uint8_t* p, int part) {
+    const __m256i bytes = load_u8(p).v;
+    return {part == 0 ? _mm256_and_si256(bytes, _mm256_set1_epi32(15)) : _mm256_srli_epi32(bytes, 4)};
+  }
   LOCI_HD void store(int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   // The low byte of each lane. REQUIRES: values in -128..127.
   LOCI_HD void store_i8(int8_t* p) const {

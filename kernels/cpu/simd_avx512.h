@@ -34,6 +34,11 @@ struct VecI {
   LOCI_HD static VecI load_i8(const int8_t* p) {
     return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
   }
+  LOCI_HD static VecI load_u4(const uint8_t* p, int) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m128i both = _mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4));
+    return {_mm512_cvtepu8_epi32(_mm_and_si128(both, _mm_set1_epi8(15)))};
+  }
   LOCI_HD void store(int32_t* p) const { _mm512_storeu_si512(p, v); }
   LOCI_HD void store_i8(int8_t* p) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v)); }
 };

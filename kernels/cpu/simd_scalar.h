@@ -24,6 +24,7 @@ struct VecI {
   LOCI_HD static VecI load(const int32_t* p) { return {*p}; }
   LOCI_HD static VecI load_u8(const uint8_t* p) { return {*p}; }
   LOCI_HD static VecI load_i8(const int8_t* p) { return {*p}; }
+  LOCI_HD static VecI load_u4(const uint8_t* p, int part) { return {part < 8 ? p[part] & 15 : p[part - 8] >> 4}; }
   LOCI_HD void store(int32_t* p) const { *p = v; }
   LOCI_HD void store_i8(int8_t* p) const { *p = static_cast<int8_t>(v); }
 };

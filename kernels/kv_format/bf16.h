@@ -3,12 +3,12 @@
 #include <cstdint>
 
 #include "kernels/hd.h"
-#include "kernels/kv_format/kv_layer.h"
+#include "kernels/kv_format/kv_tile.h"
 #include "kernels/quant/half.h"
 
 namespace loci {
 
-struct KvBF16 {
+struct KvBF16 : PlainKvTile<KvBF16> {
   using Code = uint16_t;
   static constexpr KvFormat kFormat = KvFormat::kBF16;
   static constexpr const char* kName = "bf16";

@@ -3,12 +3,12 @@
 #include <cstdint>
 
 #include "kernels/hd.h"
-#include "kernels/kv_format/kv_layer.h"
+#include "kernels/kv_format/kv_tile.h"
 #include "kernels/quant/half.h"
 
 namespace loci {
 
-struct KvF16 {
+struct KvF16 : PlainKvTile<KvF16> {
   using Code = uint16_t;
   static constexpr KvFormat kFormat = KvFormat::kF16;
   static constexpr const char* kName = "f16";

@@ -1,11 +1,11 @@
 // KV format f32: values as they are. 4 bytes each.
 #pragma once
 #include "kernels/hd.h"
-#include "kernels/kv_format/kv_layer.h"
+#include "kernels/kv_format/kv_tile.h"
 
 namespace loci {
 
-struct KvF32 {
+struct KvF32 : PlainKvTile<KvF32> {
   using Code = float;
   static constexpr KvFormat kFormat = KvFormat::kF32;
   static constexpr const char* kName = "f32";

@@ -40,7 +40,7 @@ class Flags(TestCase):
     def test_bad_value(self):
         self.assert_error(run("run", "--top-k", "many"), "--top-k", "'many'")
         self.assert_error(run("run", "-p"), "-p", "expected a value")
-        self.assert_error(run("run", "-ctk", "q4_0", "hi"), "not supported by this build")
+        self.assert_error(run("run", "-ctk", "q4_1", "hi"), "not supported by this build")
 
     def test_environment_twin(self):
         env = environment(LLAMA_ARG_MODEL="/no/such/file.gguf")

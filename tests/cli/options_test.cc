@@ -140,7 +140,7 @@ TEST(Flags, ForeignOnesAreNotCalledInvalid) {
     EXPECT_THAT(error_of({flag, "x"}), ::testing::StartsWith(str("not supported by this build: ", flag, " ("))) << flag;
   }
   EXPECT_THAT(error_of({"-ngl", "99"}), HasSubstr("not supported by this build: -ngl 99"));
-  EXPECT_THAT(error_of({"-ctk", "q4_0"}), HasSubstr("not supported by this build: -ctk q4_0"));
+  EXPECT_THAT(error_of({"-ctk", "q4_1"}), HasSubstr("not supported by this build: -ctk q4_1"));
   EXPECT_EQ(error_of({"-ngl", "0", "-ngl", "auto", "-fa", "on", "-nkvo", "--jinja", "--no-warmup"}), "no error");
   EXPECT_TRUE(foreign_flag_reason("--no-such-flag").empty());
   EXPECT_TRUE(foreign_flag_reason("--").empty());

@@ -36,7 +36,7 @@ inline std::string test_name(std::string text) {
 // Backends by name: "reference" or "cpu".
 inline std::unique_ptr<Backend> make_backend(const std::string& name, const EngineConfig& config) {
   if (name == "reference") return make_reference_backend();
-  return make_cpu_backend({config.n_threads, config.n_threads_batch, config.precise});
+  return make_cpu_backend({config.n_threads, config.n_threads_batch, config.precise, config.share_prefixes});
 }
 
 inline EngineConfig tiny_config(const std::string& path) {

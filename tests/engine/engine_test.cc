@@ -132,6 +132,19 @@ TEST(Engine, RefusesBadConfigurations) {
   EXPECT_THAT(refusal([](auto& c) { c.max_sequences = 0; }), HasSubstr("sequences"));
 }
 
+TEST(Engine, RefusesCacheTypesThatDoNotFitTheHeads) {
+  const auto refusal = [](KvFormat k, KvFormat v) {
+    EngineConfig config =
+        test::tiny_config(test::tiny_model_file({.dim = 96, .n_heads = 2, .n_kv_heads = 2, .head_dim = 48}));
+    config.kv.k_format = k;
+    config.kv.v_format = v;
+    return test::error_of([&] { (void)test::load_engine(config); });
+  };
+  EXPECT_THAT(refusal(KvFormat::kF16, KvFormat::kQ8_0),
+              testing::AllOf(HasSubstr("-ctv q8_0"), HasSubstr("multiple of 32, found 48")));
+  EXPECT_THAT(refusal(KvFormat::kQ4_0, KvFormat::kF16), HasSubstr("-ctk q4_0"));
+}
+
 TEST(Engine, SaysWhatContextWouldFit) {
   const std::string message = test::error_of([] {
     load_with([](EngineConfig& config) { config.n_ctx = 1 << 24; },

@@ -31,6 +31,9 @@ std::vector<Case> cases() {
     model.type = DType::kQ8_0;
     all.push_back({model, false, KvFormat::kF16});
   }
+  for (const KvFormat kv : {KvFormat::kQ8_0, KvFormat::kQ4_0}) {
+    all.push_back({{.dim = 128, .n_heads = 6, .head_dim = 64, .ffn_dim = 160, .type = DType::kQ8_0}, false, kv});
+  }
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
                            DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     if (is_scalar() && type != DType::kQ4_1 && type != DType::kQ6_K) continue;
@@ -83,6 +86,48 @@ TEST(Equivalence, ThreadsChunksCompanyAndPages) {
       ASSERT_EQ(engine->evaluate_batch(company)[3], expected[n - 1]) << n << " tokens among eight sequences";
       ASSERT_EQ(engine->evaluate_batch({&company[3], 1})[0], expected[n - 1]);
     }
+  }
+}
+
+// Requests that begin alike answer the same whether attention reads the shared pages once or for each of them.
+TEST(Equivalence, SharedPrefixes) {
+  const int n_prompt = is_scalar() ? 540 : 1100;
+  for (const KvFormat kv : {KvFormat::kF16, KvFormat::kQ8_0}) {
+    const test::TinyModel model{
+        .dim = 128, .n_heads = 4, .head_dim = 32, .ffn_dim = 160, .n_ctx = 2048, .type = DType::kQ8_0};
+    EngineConfig config = config_of({model, false, kv}, test::tiny_model_file(model));
+    config.n_ctx = 2048;
+    config.max_sequences = 6;
+    std::vector<std::vector<int32_t>> expected;
+    int64_t bytes[2] = {};
+    for (const bool share : {false, true}) {
+      for (const int n_threads : {1, 2}) {
+        config.share_prefixes = share;
+        config.n_threads = n_threads;
+        std::unique_ptr<Backend> backend = test::make_backend("cpu", config);
+        const Backend& device = *backend;
+        const auto engine = Engine::load(config, {}, std::move(backend));
+        std::vector<test::RecordingSink> sinks(6);
+        for (int i = 0; i < 6; ++i) {
+          std::vector<int32_t> prompt = test::random_tokens(n_prompt, 1);
+          const std::vector<int32_t> own = test::random_tokens(i + 1, static_cast<uint32_t>(10 + i));
+          prompt.resize(static_cast<size_t>(i < 3 ? n_prompt : n_prompt / 2));
+          prompt.insert(prompt.end(), own.begin(), own.end());
+          engine->submit(test::greedy(prompt, 8, sinks[static_cast<size_t>(i)]));
+          if (i == 0) engine->run_until_idle();  // the others find its pages in the cache
+        }
+        engine->run_until_idle();
+        bytes[share] = device.kv_bytes_read();
+        std::vector<std::vector<int32_t>> answers;
+        for (const test::RecordingSink& sink : sinks) answers.push_back(sink.tokens);
+        if (expected.empty()) {
+          expected = answers;
+          for (const auto& answer : answers) ASSERT_EQ(answer.size(), 8u);
+        }
+        ASSERT_EQ(answers, expected) << name(kv) << (share ? ", shared, " : ", apart, ") << n_threads << " threads";
+      }
+    }
+    EXPECT_LT(bytes[true], bytes[false]);
   }
 }
 

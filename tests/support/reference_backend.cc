@@ -34,30 +34,20 @@ double activate(Activation activation, double x) {
   return 0.5 * x * (1 + std::tanh(inner));
 }
 
-float load(KvFormat format, const std::byte* page, int64_t index) {
+// The tile of a page that holds its token `offset`.
+template <typename Byte>
+Byte* tile_of(KvFormat format, Byte* page, int offset, int head_dim) {
+  return page + static_cast<size_t>(offset / kKvTileTokens) * kv_tile_bytes(format, head_dim);
+}
+
+float read(bool keys, KvFormat format, const std::byte* page, int offset, int channel, int head_dim) {
+  const std::byte* tile = tile_of(format, page, offset, head_dim);
+  const int token = offset % kKvTileTokens;
   float value = 0;
   visit_kv_format(format, [&](auto f) {
-    typename decltype(f)::Code code;
-    std::memcpy(&code, page + index * static_cast<int64_t>(sizeof code), sizeof code);
-    value = f.decode(code);
+    value = keys ? f.read_k(tile, token, channel, head_dim) : f.read_v(tile, token, channel, head_dim);
   });
   return value;
-}
-
-void store(KvFormat format, std::byte* page, int64_t index, float value) {
-  visit_kv_format(format, [&](auto f) {
-    const auto code = f.encode(value);
-    std::memcpy(page + index * static_cast<int64_t>(sizeof code), &code, sizeof code);
-  });
-}
-
-int64_t k_index(int offset, int channel, int head_dim) {
-  return int64_t{offset / kKvTileTokens} * kKvTileTokens * head_dim + k_tile_index(offset % kKvTileTokens, channel);
-}
-
-int64_t v_index(int offset, int channel, int head_dim) {
-  return int64_t{offset / kKvTileTokens} * kKvTileTokens * head_dim +
-         v_tile_index(offset % kKvTileTokens, channel, head_dim);
 }
 
 class ReferenceBackend final : public Backend {
@@ -158,12 +148,12 @@ class ReferenceBackend final : public Backend {
       const int64_t page = slots[r] / kv.page_size;
       const int offset = static_cast<int>(slots[r] % kv.page_size);
       for (int h = 0; h < kv.n_kv_heads; ++h) {
-        for (int c = 0; c < kv.head_dim; ++c) {
-          const int64_t at = int64_t{h} * kv.head_dim + c;
-          const auto row = static_cast<int64_t>(r);
-          store(kv.k_format, kv.k_page(h, page), k_index(offset, c, kv.head_dim), k[row * k_stride + at]);
-          store(kv.v_format, kv.v_page(h, page), v_index(offset, c, kv.head_dim), v[row * v_stride + at]);
-        }
+        const auto row = static_cast<int64_t>(r), at = int64_t{h} * kv.head_dim;
+        std::byte* k_tile = tile_of(kv.k_format, kv.k_page(h, page), offset, kv.head_dim);
+        std::byte* v_tile = tile_of(kv.v_format, kv.v_page(h, page), offset, kv.head_dim);
+        const int token = offset % kKvTileTokens;
+        visit_kv_format(kv.k_format, [&](auto f) { f.write_k(k_tile, token, kv.head_dim, k + row * k_stride + at); });
+        visit_kv_format(kv.v_format, [&](auto f) { f.write_v(v_tile, token, kv.head_dim, v + row * v_stride + at); });
       }
     }
   }
@@ -210,7 +200,7 @@ class ReferenceBackend final : public Backend {
         const std::byte* page = kv.k_page(kv_head, pages[t / kv.page_size]);
         double score = 0;
         for (int c = 0; c < kv.head_dim; ++c) {
-          score += static_cast<double>(q[c]) * load(kv.k_format, page, k_index(t % kv.page_size, c, kv.head_dim));
+          score += static_cast<double>(q[c]) * read(true, kv.k_format, page, t % kv.page_size, c, kv.head_dim);
         }
         score *= args.scale;
         if (args.softcap > 0) score = args.softcap * std::tanh(score / args.softcap);
@@ -227,7 +217,7 @@ class ReferenceBackend final : public Backend {
         for (int t = first; t <= position; ++t) {
           const std::byte* page = kv.v_page(kv_head, pages[t / kv.page_size]);
           value += weights[static_cast<size_t>(t - first)] *
-                   load(kv.v_format, page, v_index(t % kv.page_size, c, kv.head_dim));
+                   read(false, kv.v_format, page, t % kv.page_size, c, kv.head_dim);
         }
         args.out[r * args.out_stride + int64_t{h} * kv.head_dim + c] = static_cast<float>(value / sum);
       }

@@ -32,9 +32,14 @@ struct AttentionSequence {
   std::vector<float> v;
 };
 
-inline void round_to_format(KvFormat format, std::vector<float>& values) {
+// `values` [n, head_dim] as the format stores rows of head_dim.
+inline void round_to_format(KvFormat format, int head_dim, std::vector<float>& values) {
+  std::vector<std::byte> tile(kv_tile_bytes(format, head_dim));
   visit_kv_format(format, [&](auto tag) {
-    for (float& value : values) value = decltype(tag)::decode(decltype(tag)::encode(value));
+    for (size_t row = 0; row < values.size(); row += head_dim) {
+      tag.write_v(tile.data(), 0, head_dim, values.data() + row);
+      for (int d = 0; d < head_dim; ++d) values[row + d] = tag.read_v(tile.data(), 0, d, head_dim);
+    }
   });
 }
 
@@ -60,8 +65,8 @@ inline AttentionSequence make_sequence(const AttentionShape& shape, int n_tokens
       }
     }
   }
-  round_to_format(shape.k_format, s.k);
-  round_to_format(shape.v_format, s.v);
+  round_to_format(shape.k_format, shape.head_dim, s.k);
+  round_to_format(shape.v_format, shape.head_dim, s.v);
   return s;
 }
 
@@ -94,6 +99,11 @@ class AttentionHarness {
   }
 
   KvLayer& kv() { return kv_; }
+  // From now on `sequence` begins with the pages that hold the first `tokens` tokens of `with`; both hold the same K,
+  // V.
+  void share(size_t sequence, size_t with, int tokens) {
+    std::copy_n(pages_[with].begin(), tokens / kv_.page_size, pages_[sequence].begin());
+  }
   // Attention output of a sequence: [n_tokens, n_heads, head_dim], of the rows that were run.
   const std::vector<float>& out(size_t sequence) const { return out_[sequence]; }
 

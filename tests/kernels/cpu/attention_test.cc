@@ -12,9 +12,10 @@
 namespace loci {
 namespace {
 
-std::unique_ptr<Backend> backend_with(int n_threads) {
+std::unique_ptr<Backend> backend_with(int n_threads, bool share_prefixes = true) {
   CpuBackendConfig config;
   config.n_threads = config.n_threads_batch = n_threads;
+  config.share_prefixes = share_prefixes;
   return make_cpu_backend(config);
 }
 
@@ -52,8 +53,10 @@ void expect_accurate(const AttentionShape& shape, int n_tokens, AttentionData da
                           << ", window " << shape.window << ", softcap " << shape.softcap;
 }
 
+constexpr KvFormat kFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kQ8_0, KvFormat::kQ4_0};
+
 TEST(Attention, MatchesTheOracleForEveryFormatAndKindOfData) {
-  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16}) {
+  for (const KvFormat format : kFormats) {
     for (const AttentionData data :
          {AttentionData::kFlat, AttentionData::kPeaky, AttentionData::kOutlier, AttentionData::kSink}) {
       expect_accurate({.n_heads = 6, .n_kv_heads = 2, .head_dim = 64, .k_format = format, .v_format = format}, 301,
@@ -67,11 +70,23 @@ TEST(Attention, KAndVMayHaveDifferentFormats) {
                   AttentionData::kPeaky);
   expect_accurate({.n_heads = 4, .n_kv_heads = 2, .k_format = KvFormat::kBF16, .v_format = KvFormat::kF32}, 70,
                   AttentionData::kPeaky);
+  expect_accurate({.n_heads = 4, .n_kv_heads = 2, .k_format = KvFormat::kQ8_0, .v_format = KvFormat::kQ4_0}, 70,
+                  AttentionData::kPeaky);
+  expect_accurate({.n_heads = 4, .n_kv_heads = 2, .k_format = KvFormat::kQ4_0, .v_format = KvFormat::kF16}, 70,
+                  AttentionData::kPeaky);
 }
 
 TEST(Attention, AnyHeadDim) {
   for (const int head_dim : {4, 8, 12, 16, 20, 32, 40, 64, 80, 96, 112, 128, 160, 192, 256, 512}) {
     expect_accurate({.n_heads = 3, .n_kv_heads = 1, .head_dim = head_dim}, 40, AttentionData::kFlat);
+    for (const KvFormat format : {KvFormat::kQ8_0, KvFormat::kQ4_0}) {
+      if (head_dim % kv_format_granule(format) != 0) continue;
+      for (const int group : {1, 2, 3}) {
+        expect_accurate(
+            {.n_heads = group, .n_kv_heads = 1, .head_dim = head_dim, .k_format = format, .v_format = format}, 40,
+            AttentionData::kFlat, 37);
+      }
+    }
   }
 }
 
@@ -116,8 +131,13 @@ TEST(Attention, HugeScoresStayFinite) {
 }
 
 // Decode at the lengths around every boundary of tile, subtile and split; every other slot holds NaN.
-TEST(Attention, LengthsAtBoundariesWithPoisonedSlots) {
-  const AttentionShape shape{.n_heads = 7, .n_kv_heads = 1, .head_dim = 64};
+class AttentionLengths : public testing::TestWithParam<KvFormat> {};
+INSTANTIATE_TEST_SUITE_P(All, AttentionLengths, testing::Values(KvFormat::kF16, KvFormat::kQ8_0, KvFormat::kQ4_0),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(AttentionLengths, AtBoundariesWithPoisonedSlots) {
+  const AttentionShape shape{
+      .n_heads = 7, .n_kv_heads = 1, .head_dim = 64, .k_format = GetParam(), .v_format = GetParam()};
   const auto backend = backend_with(2);
   std::vector<AttentionSequence> sequences;
   for (const int n : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513}) {
@@ -156,6 +176,37 @@ TEST(Attention, HiddenKeysWithNanDoNotSpoilOtherRows) {
   EXPECT_TRUE(std::isnan(b.out(0)[30 * row])) << "a NaN that is seen must not vanish";
 }
 
+// Rows with infinities, NaN, denormals, huge values and zeros in K and V: those that see a block which cannot be
+// represented are not numbers, all others are as if it were not there.
+TEST(Attention, HostileValuesInBlocks) {
+  for (const KvFormat format : {KvFormat::kQ8_0, KvFormat::kQ4_0}) {
+    const AttentionShape shape{.n_heads = 3, .n_kv_heads = 1, .head_dim = 64, .k_format = format, .v_format = format};
+    for (const float hostile : {INFINITY, -INFINITY, NAN, 3e38f, 1e9f}) {
+      for (const bool in_k : {false, true}) {
+        const std::vector<AttentionSequence> clean{make_sequence(shape, 24, AttentionData::kFlat, 3)};
+        std::vector<AttentionSequence> spoilt = clean;
+        (in_k ? spoilt[0].k : spoilt[0].v)[20 * 64 + 5] = hostile;
+        const auto backend = backend_with(1);
+        AttentionHarness a(*backend, shape, clean, 16), b(*backend, shape, spoilt, 16);
+        a.prefill(24);
+        b.prefill(24);
+        const size_t row = 3 * 64;
+        EXPECT_EQ(0, std::memcmp(a.out(0).data(), b.out(0).data(), 20 * row * sizeof(float)));
+        for (size_t r = 20; r < 24; ++r) {
+          // A NaN in K spoils the score and so all channels, one in V the 32 channels of its block.
+          for (size_t h = 0; h < 3; ++h) EXPECT_TRUE(std::isnan(b.out(0)[r * row + h * 64 + 31])) << hostile;
+        }
+      }
+    }
+    std::vector<AttentionSequence> tiny{make_sequence(shape, 24, AttentionData::kFlat, 3)};
+    for (size_t i = 0; i < tiny[0].v.size(); ++i) tiny[0].v[i] = i % 3 == 0 ? 1e-41f : i % 3 == 1 ? -0.0f : 0.0f;
+    const auto backend = backend_with(1);
+    AttentionHarness harness(*backend, shape, tiny, 16);
+    harness.prefill(24);
+    for (const float value : harness.out(0)) EXPECT_EQ(value, 0.0f);
+  }
+}
+
 // What every way of computing the same rows must reproduce bit by bit.
 struct BitCase {
   AttentionShape shape;
@@ -172,7 +223,7 @@ std::vector<BitCase> bit_cases() {
     added.lengths = std::move(lengths);
     return added.shape;
   };
-  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16}) {
+  for (const KvFormat format : kFormats) {
     const auto set = [&](AttentionShape& shape) { shape.k_format = shape.v_format = format; };
     set(add(6, 2, 64, {270, 40}));
     set(add(2, 1, 128, {270}));
@@ -261,6 +312,68 @@ TEST(AttentionBits, BatchOfOneOrOfEight) {
   expect_same_bits(together, alone, sequences.size(), "batch", 8);
 }
 
+// Sequences that begin alike, on two levels: 0..5 share 600 tokens, 0..2 of them 1100. Rows of decode and of short
+// drafts beside a prompt that shares too.
+class SharedPrefixes : public testing::TestWithParam<KvFormat> {
+ protected:
+  static constexpr int kFirst = 600, kSecond = 1100;
+  static std::vector<AttentionSequence> sequences(const AttentionShape& shape) {
+    std::vector<AttentionSequence> all;
+    for (const int n : {1300, 1151, 1700, 800, 640, 1030, 900}) {
+      all.push_back(make_sequence(shape, n, AttentionData::kPeaky, 100 + n));
+    }
+    const size_t row = static_cast<size_t>(shape.n_kv_heads) * shape.head_dim;
+    const auto copy = [&](AttentionSequence& to, int tokens) {
+      std::copy_n(all[0].k.begin(), tokens * row, to.k.begin());
+      std::copy_n(all[0].v.begin(), tokens * row, to.v.begin());
+    };
+    for (size_t i = 1; i < 6; ++i) copy(all[i], i < 3 ? kSecond : kFirst);
+    return all;
+  }
+  static void share(AttentionHarness& harness) {
+    for (size_t i = 1; i < 6; ++i) harness.share(i, 0, i < 3 ? kSecond : kFirst);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, SharedPrefixes, testing::ValuesIn(kFormats),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(SharedPrefixes, OnOrOffAloneOrTogether) {
+  for (const int window : {0, 300, 900}) {
+    const AttentionShape shape{.n_heads = 6,
+                               .n_kv_heads = 2,
+                               .head_dim = 64,
+                               .k_format = GetParam(),
+                               .v_format = GetParam(),
+                               .window = window};
+    const std::vector<AttentionSequence> all = sequences(shape);
+    std::vector<AttentionHarness::Range> ranges;
+    const auto single = backend_with(1);
+    AttentionHarness alone(*single, shape, all, 16, true, 9);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int n = all[i].n_tokens;
+      alone.store(i, 0, n);
+      ranges.push_back({i, n - (i == 1 ? 5 : i == 4 ? 40 : 1), n});
+      alone.attend({ranges.back()});
+    }
+    int64_t bytes[2];
+    for (const bool on : {false, true}) {
+      for (const int n_threads : {1, 2, 3}) {
+        const auto backend = backend_with(n_threads, on);
+        AttentionHarness together(*backend, shape, all, 16);
+        share(together);
+        for (size_t i = 0; i < all.size(); ++i) together.store(i, 0, all[i].n_tokens);
+        together.attend(ranges);
+        expect_same_bits(alone, together, all.size(), on ? "shared, threads" : "apart, threads", n_threads);
+        bytes[on] = backend->kv_bytes_read();
+      }
+    }
+    if (window > 0) continue;
+    const int64_t split_bytes = static_cast<int64_t>(alone.kv().k_page_bytes() + alone.kv().v_page_bytes()) * 16;
+    // Two splits of six sequences, two more of three of them.
+    EXPECT_EQ(bytes[0] - bytes[1], (5 * 2 + 2 * 2) * split_bytes * shape.n_kv_heads);
+  }
+}
+
 // A long sequence is split between threads inside one head: the fold must stay in ascending order.
 TEST(AttentionBits, LongSequenceOnManyThreads) {
   for (const int n_rows : {1, 5}) {
@@ -290,8 +403,15 @@ TEST(AttentionBits, LongSequenceOnManyThreads) {
 TEST(AttentionBits, EveryInstructionSet) {
   const char* forced = std::getenv("LOCI_ISA");
   const std::string before = forced != nullptr ? forced : "";
+  std::vector<AttentionShape> shapes;
   for (const int head_dim : {64, 80, 20}) {
-    const AttentionShape shape{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .softcap = 30};
+    shapes.push_back({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .softcap = 30});
+  }
+  for (const KvFormat format : kFormats) {
+    shapes.push_back({.n_heads = 6, .n_kv_heads = 2, .head_dim = 96, .k_format = format, .v_format = format});
+    shapes.push_back({.n_heads = 1, .n_kv_heads = 1, .head_dim = 128, .k_format = format, .v_format = format});
+  }
+  for (const AttentionShape& shape : shapes) {
     const std::vector<AttentionSequence> sequences{make_sequence(shape, 300, AttentionData::kPeaky, 5)};
     std::unique_ptr<AttentionHarness> first;
     std::vector<std::unique_ptr<Backend>> backends;
@@ -305,7 +425,7 @@ TEST(AttentionBits, EveryInstructionSet) {
       if (first == nullptr) {
         first = std::move(harness);
       } else {
-        expect_same_bits(*first, *harness, 1, "head dim", head_dim);
+        expect_same_bits(*first, *harness, 1, "head dim", shape.head_dim);
       }
     }
   }

@@ -13,7 +13,7 @@
 namespace loci {
 namespace {
 
-constexpr KvFormat kFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16};
+constexpr KvFormat kFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kQ8_0, KvFormat::kQ4_0};
 
 TEST(KvFormat, NamesAndSizes) {
   for (const KvFormat format : kFormats) EXPECT_EQ(kv_format_from_name(name(format)), format);
@@ -22,8 +22,15 @@ TEST(KvFormat, NamesAndSizes) {
   EXPECT_EQ(kv_format_from_name(""), std::nullopt);
   EXPECT_EQ(kv_page_bytes(KvFormat::kF16, 16, 64), 2048u);
   EXPECT_EQ(kv_page_bytes(KvFormat::kF32, 32, 128), 16384u);
+  // 8.5 and 4.5 bits per value.
+  EXPECT_EQ(kv_page_bytes(KvFormat::kQ8_0, 16, 64), 16u * 2 * 34);
+  EXPECT_EQ(kv_page_bytes(KvFormat::kQ4_0, 16, 64), 16u * 2 * 18);
+  EXPECT_EQ(kv_page_bytes(KvFormat::kQ8_0, 32, 128), 32u * 4 * 34);
+  EXPECT_EQ(kv_page_bytes(KvFormat::kQ4_0, 32, 128), 32u * 4 * 18);
   for (const KvFormat format : kFormats) {
-    for (int head_dim = 4; head_dim <= 512; head_dim += 4) EXPECT_EQ(kv_page_bytes(format, 16, head_dim) % 64, 0u);
+    const int granule = kv_format_granule(format);
+    for (int dim = granule; dim <= 512; dim += granule) EXPECT_EQ(kv_page_bytes(format, 16, dim) % 64, 0u);
+    EXPECT_NE(kv_format_names().find(name(format)), std::string::npos);
   }
 }
 
@@ -70,27 +77,91 @@ TEST(KvFormat, EncodeIsTheNearestCode) {
   EXPECT_EQ(KvF16::encode(65520.0f), 0x7c00);
 }
 
-// The ISA's encoder gives the codes of the format's definition, whatever the length and the stride.
-TEST(KvFormat, EncodeKernelEqualsTheDefinition) {
-  std::vector<float> values = oracle::normal(513, 5, 100.0f);
+// Values on which encoders go wrong, normal ones between them.
+std::vector<float> hostile_values(size_t n) {
+  std::vector<float> values = oracle::normal(n, 5, 100.0f);
   const float special[] = {0.0f,  -0.0f, INFINITY, -INFINITY, 65504,  65519, 65520,
                            -1e9f, 1e-8f, 6e-8f,    6.1e-5f,   1e-40f, NAN,   -NAN};
   std::copy(std::begin(special), std::end(special), values.begin() + 3);
+  if (n < 512) return values;
+  for (size_t i = 64; i < 96; ++i) values[i] = 0;
+  for (size_t i = 96; i < 128; ++i) values[i] = i % 2 == 0 ? 1e-41f : -3e-42f;
+  for (size_t i = 128; i < 160; ++i) values[i] *= 1e-9f;                              // scales among the f16 subnormals
+  for (size_t i = 160; i < 192; ++i) values[i] *= 1e4f;                               // near the largest scales
+  for (size_t i = 192; i < 224; ++i) values[i] = i % 3 == 0 ? -7.0f : 7.0f;           // ties for the extreme
+  for (size_t i = 224; i < 256; ++i) values[i] = static_cast<float>(i - 240) * 0.5f;  // ties between codes
+  for (size_t i = 256; i < 288; ++i) values[i] *= 1e5f;
+  values[300] = 3e38f;
+  values[330] = -INFINITY;
+  values[361] = NAN;
+  return values;
+}
+
+// The ISA's encoder writes the tile of the format's definition, whatever the length.
+TEST(KvFormat, StoreKernelsEqualTheDefinition) {
+  const std::vector<float> values = hostile_values(513);
   const cpu::AttentionKernels& kernels = *cpu::choose_kernels().attention;
   for (const KvFormat format : kFormats) {
     visit_kv_format(format, [&](auto tag) {
-      using Format = decltype(tag);
-      for (const int n : {4, 12, 16, 20, 64, 512}) {
-        for (const int stride : {1, 16}) {
-          std::vector<typename Format::Code> codes(n * stride), expected(n * stride);
-          for (int i = 0; i < n; ++i) expected[i * stride] = Format::encode(values[i]);
-          kernels.kv_encode(format, values.data(), n, reinterpret_cast<std::byte*>(codes.data()), stride);
-          ASSERT_EQ(std::memcmp(codes.data(), expected.data(), codes.size() * sizeof(codes[0])), 0)
-              << name(format) << ", n " << n << ", stride " << stride;
+      for (const int head_dim : {4, 12, 16, 20, 32, 64, 96, 512}) {
+        if (head_dim % kv_format_granule(format) != 0) continue;
+        const size_t bytes = kv_tile_bytes(format, head_dim);
+        std::vector<std::byte> tiles[2][2];  // [K, V][kernel, definition]
+        for (auto& side : tiles) side[0].assign(bytes, std::byte{0x5a}), side[1] = side[0];
+        for (const int token : {3, 0, 15, 8, 7}) {
+          const float* row = values.data() + token % 2;
+          kernels.kv_store_k(format, row, head_dim, tiles[0][0].data(), token);
+          tag.write_k(tiles[0][1].data(), token, head_dim, row);
+          kernels.kv_store_v(format, row, head_dim, tiles[1][0].data(), token);
+          tag.write_v(tiles[1][1].data(), token, head_dim, row);
         }
+        ASSERT_EQ(tiles[0][0], tiles[0][1]) << "K " << name(format) << ", head dim " << head_dim;
+        ASSERT_EQ(tiles[1][0], tiles[1][1]) << "V " << name(format) << ", head dim " << head_dim;
       }
     });
   }
+}
+
+// Codes are the nearest ones: at most half a scale away, two codes at the end of q4_0's positive side excepted.
+TEST(KvFormat, BlocksRoundToTheNearestCode) {
+  for (const float sigma : {0.05f, 1.0f, 500.0f}) {
+    const std::vector<float> values = oracle::normal(32 * 200, 9, sigma);
+    for (size_t i = 0; i < values.size(); i += 32) {
+      const float* x = values.data() + i;
+      KvBlock q8, q4;
+      KvQ8_0::encode(x, q8);
+      KvQ4_0::encode(x, q4);
+      const float d8 = quant::half_to_float(q8.scale), d4 = quant::half_to_float(q4.scale);
+      float amax = 0;
+      for (int c = 0; c < 32; ++c) amax = std::max(amax, std::abs(x[c]));
+      ASSERT_NEAR(d8, amax / 127, amax / 127 * 0x1p-10f);
+      ASSERT_NEAR(std::abs(d4), amax / 8, amax / 8 * 0x1p-10f);
+      for (int c = 0; c < 32; ++c) {
+        ASSERT_LE(std::abs(q8.codes[c] * d8 - x[c]), d8 * 0.501f);
+        ASSERT_LE(std::abs(q4.codes[c] * d4 - x[c]), std::abs(d4) * (q4.codes[c] == 7 ? 1.001f : 0.501f));
+        ASSERT_GE(q8.codes[c], -127);
+        ASSERT_TRUE(q4.codes[c] >= -8 && q4.codes[c] <= 7);
+      }
+    }
+  }
+}
+
+TEST(KvFormat, BlocksThatCannotBeRepresentedAreNotNumbers) {
+  for (const float bad : {INFINITY, -INFINITY, NAN, 3e38f, -1e7f}) {
+    float x[32] = {1, 2, 3};
+    x[17] = bad;
+    KvBlock q8, q4;
+    KvQ8_0::encode(x, q8);
+    KvQ4_0::encode(x, q4);
+    EXPECT_TRUE(std::isnan(quant::half_to_float(q8.scale))) << bad;
+    EXPECT_TRUE(std::isnan(quant::half_to_float(q4.scale))) << bad;
+  }
+  const float zeros[32] = {0.0f, -0.0f, 1e-40f, -1e-12f};
+  KvBlock q8, q4;
+  KvQ8_0::encode(zeros, q8);
+  KvQ4_0::encode(zeros, q4);
+  EXPECT_EQ(q8.scale, 0);
+  EXPECT_EQ(q4.scale, 0);
 }
 
 struct Cache {
@@ -111,13 +182,48 @@ Cache make_cache(Backend& backend, KvFormat k_format, KvFormat v_format, int pag
   return cache;
 }
 
-// Byte by byte what the layout's definition says: planes per head, pages, tiles [head_dim][16] and [16][head_dim].
+// One token's row in a tile, by the words of docs/attention.md.
+void write_tile(KvFormat format, bool keys, int head_dim, int token, const float* row, std::byte* tile) {
+  auto* bytes = reinterpret_cast<uint8_t*>(tile);
+  if (kv_format_granule(format) < 32) {
+    visit_kv_format(format, [&](auto tag) {
+      if constexpr (decltype(tag)::kBlock == 1) {
+        for (int d = 0; d < head_dim; ++d) {
+          const auto code = tag.encode(row[d]);
+          std::memcpy(tile + (keys ? d * 16 + token : token * head_dim + d) * sizeof(code), &code, sizeof(code));
+        }
+      }
+    });
+    return;
+  }
+  const bool eight = format == KvFormat::kQ8_0;
+  const int code_bytes = eight ? 16 * head_dim : 8 * head_dim;
+  for (int d = 0; d < head_dim; ++d) {
+    KvBlock block;
+    if (eight) {
+      KvQ8_0::encode(row + d / 32 * 32, block);
+    } else {
+      KvQ4_0::encode(row + d / 32 * 32, block);
+    }
+    const int code = block.codes[d % 32];
+    if (eight) {
+      bytes[keys ? d * 16 + token : token * head_dim + d] = static_cast<uint8_t>(code);
+    } else {
+      uint8_t& byte = bytes[keys ? d / 2 * 16 + token : token * head_dim / 2 + d / 16 * 8 + d % 8];
+      const bool high = keys ? d % 2 == 1 : d % 16 >= 8;
+      byte = static_cast<uint8_t>(high ? (byte & 15) | (code + 8) << 4 : (byte & 0xf0) | (code + 8));
+    }
+    std::memcpy(tile + code_bytes + (d / 32 * 16 + token) * 2, &block.scale, 2);
+  }
+}
+
+// Byte by byte what the layout's definition says: planes per head, pages, tiles.
 TEST(KvStore, WritesTheLayout) {
   const auto backend = make_cpu_backend({.n_threads = 2});
   for (const KvFormat k_format : kFormats) {
     for (const KvFormat v_format : kFormats) {
       for (const int page_size : {16, 48}) {
-        const int head_dim = 20;
+        const int head_dim = kv_format_granule(k_format) + kv_format_granule(v_format) < 32 ? 20 : 96;
         Cache cache = make_cache(*backend, k_format, v_format, page_size, head_dim);
         const KvLayer& kv = cache.kv;
         const int row_size = kv.n_kv_heads * head_dim;
@@ -131,21 +237,15 @@ TEST(KvStore, WritesTheLayout) {
         std::vector<std::byte> expected(kv.total_bytes());
         for (size_t row = 0; row < slots.size(); ++row) {
           for (int head = 0; head < kv.n_kv_heads; ++head) {
-            const int64_t page = slots[row] / page_size, token = slots[row] % page_size;
+            const int64_t page = slots[row] / page_size;
+            const int token = static_cast<int>(slots[row] % page_size);
             std::byte* head_base = expected.data() + head * kv.head_bytes();
             const int64_t tile = page * (page_size / 16) + token / 16;  // tiles of a plane are back to back
-            for (int d = 0; d < head_dim; ++d) {
-              const auto put = [&](KvFormat format, std::byte* plane, int64_t index, float value) {
-                visit_kv_format(format, [&](auto tag) {
-                  const auto code = decltype(tag)::encode(value);
-                  std::memcpy(plane + index * sizeof(code), &code, sizeof(code));
-                });
-              };
-              put(k_format, head_base, (tile * head_dim + d) * 16 + token % 16,
-                  k[row * row_size + head * head_dim + d]);
-              put(v_format, head_base + kv.k_page_bytes() * kv.n_pages, (tile * 16 + token % 16) * head_dim + d,
-                  v[row * row_size + head * head_dim + d]);
-            }
+            const size_t at = row * row_size + head * head_dim;
+            write_tile(k_format, true, head_dim, token % 16, k.data() + at,
+                       head_base + tile * kv_tile_bytes(k_format, head_dim));
+            write_tile(v_format, false, head_dim, token % 16, v.data() + at,
+                       head_base + kv.k_page_bytes() * kv.n_pages + tile * kv_tile_bytes(v_format, head_dim));
           }
         }
         ASSERT_EQ(std::memcmp(kv.base, expected.data(), expected.size()), 0)
