@@ -9,6 +9,16 @@
 #include "kernels/log.h"
 
 namespace loci::cli {
+namespace {
+
+std::optional<FileStamp> stamp_of(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return std::nullopt;
+  return FileStamp{info.st_dev, info.st_ino, info.st_size,
+                   int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec};
+}
+
+}  // namespace
 
 ChatSession::ChatSession(const ChatFlags& flags, Console& console) : flags_(flags), console_(console) {
   if (!flags.transcript_path.empty()) {
@@ -57,6 +67,7 @@ void ChatSession::load_session() {
   }
   session_path_ = path;
   session_text_ = text;
+  session_stamp_ = stamp_of(path);
   const size_t n = conversation.messages.size() / 2;
   log_info("session ", path, ": goes on after ", n, n == 1 ? " answer" : " answers");
 }
@@ -65,9 +76,16 @@ void ChatSession::save_session(bool durable) {
   if (session_path_.empty()) return;
   const std::string text = conversation_text(conversation, engine_->info().name);
   if (!durable && text == session_text_) return;
+  if (stamp_of(session_path_) != session_stamp_) {
+    log_warn("--session ", session_path_,
+             ": changed by somebody else; it is left as it is, and this chat is no longer saved");
+    session_path_.clear();
+    return;
+  }
   try {
     engine_->save_session(session_path_, text, durable);
     session_text_ = text;
+    session_stamp_ = stamp_of(session_path_);
   } catch (const Error& error) {
     log_warn("--session ", error.what());
   }

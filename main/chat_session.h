@@ -31,6 +31,14 @@ struct ChatFlags {
   std::string session_path;     // --session
 };
 
+// What tells one state of a file from another.
+struct FileStamp {
+  uint64_t device = 0, inode = 0;
+  int64_t size = 0, modified_ns = 0;
+
+  bool operator==(const FileStamp&) const = default;
+};
+
 struct ChatTotals {
   int64_t n_answers = 0, n_prompt = 0, n_cached = 0, n_predicted = 0;
   double prompt_ms = 0, predicted_ms = 0;
@@ -80,8 +88,9 @@ class ChatSession {
   std::string attached_;
   int64_t n_regenerated_ = 0;  // in a row
   std::ofstream transcript_;
-  std::string session_path_;  // where the session is kept; empty: nowhere
-  std::string session_text_;  // what of the conversation lies there
+  std::string session_path_;                // where the session is kept; empty: nowhere
+  std::string session_text_;                // what of the conversation lies there
+  std::optional<FileStamp> session_stamp_;  // the file as we left it; nothing: there was none
 };
 
 }  // namespace loci::cli

@@ -282,6 +282,23 @@ class Session(TestCase):
             with open(path, "rb") as file:
                 self.assertEqual(file.read(), content, reason)
 
+    def test_a_file_that_somebody_else_wrote_meanwhile_is_left_alone(self):
+        path = self.temporary("s.session")
+        process = subprocess.Popen([BINARY, "chat", "-m", TINY, "-n", "6", "--session", path], stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 30
+        while not os.path.exists(path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        chat("two\nthree\n", "--session", path)
+        with open(path, "rb") as file:
+            theirs = file.read()
+        error = process.communicate(b"four\nfive\n", timeout=30)[1].decode()
+        self.assertEqual(error.count("changed by somebody else"), 1, error)
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), theirs)
+
     def test_a_place_that_cannot_be_written_is_told(self):
         result = chat("hello\n", "--session", "/no/such/folder/file")
         self.assertEqual(result.code, 0, result)

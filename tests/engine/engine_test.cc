@@ -203,6 +203,38 @@ TEST(Engine, SaysWhereAPromptLeftTheCache) {
   EXPECT_THAT(cut.cache_miss, HasSubstr("the prompt has \"\xc3\xa9\""));
 }
 
+// A history edited anywhere, on a cache that holds all its earlier forms and is too small for them: the answer is that
+// of an empty engine.
+TEST(Engine, EditedHistoriesAnswerAsFreshOnes) {
+  const auto fresh = test::load_tiny({});
+  const auto engine = load_with([](EngineConfig& config) { test::limit_pool(config, 300); });
+  std::mt19937 random(3);
+  std::vector<int32_t> history = random_tokens(40, 1);
+  int64_t n_cached = 0;
+  for (int i = 0; i < 60; ++i) {
+    RecordingSink sink;
+    engine->submit(greedy(history, 12, sink));
+    engine->run_until_idle();
+    engine->check_invariants();
+    n_cached += sink.stats.n_cached;
+    EXPECT_EQ(sink.tokens, test::generate(*fresh, history, 12)) << i;
+    fresh->clear_cache();
+    const size_t at = random() % history.size();
+    switch (random() % 3) {
+      case 0:
+        history[at] = static_cast<int32_t>(random() % 200);
+        break;
+      case 1:
+        history.resize(at + 1);
+        break;
+      default:
+        history.insert(history.end(), sink.tokens.begin(), sink.tokens.end());
+    }
+    if (history.size() > 200) history.resize(50);
+  }
+  EXPECT_GT(n_cached, 60 * 10);
+}
+
 TEST(Engine, ReusesTheLongestPrefix) {
   const auto engine = test::load_tiny({});
   std::vector<int32_t> tokens = random_tokens(50, 1);
