@@ -133,7 +133,7 @@ TEST(Attention, HugeScoresStayFinite) {
 // Decode at the lengths around every boundary of tile, subtile and split; every other slot holds NaN.
 class AttentionLengths : public testing::TestWithParam<KvFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, AttentionLengths, testing::Values(KvFormat::kF16, KvFormat::kQ8_0, KvFormat::kQ4_0),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         [](const auto& test) { return std::string(name(test.param)); });
 
 TEST_P(AttentionLengths, AtBoundariesWithPoisonedSlots) {
   const AttentionShape shape{
@@ -335,7 +335,7 @@ class SharedPrefixes : public testing::TestWithParam<KvFormat> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, SharedPrefixes, testing::ValuesIn(kFormats),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         [](const auto& test) { return std::string(name(test.param)); });
 
 TEST_P(SharedPrefixes, OnOrOffAloneOrTogether) {
   for (const int window : {0, 300, 900}) {
