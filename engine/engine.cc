@@ -522,6 +522,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   std::unique_ptr<DraftModel> draft_model;
   if (!impl.config.draft_model_path.empty()) {
     draft_model = open_draft_model(impl.config.draft_model_path, *impl.tokenizer);
+    check_kv_formats(draft_model->arch, impl.config.kv);
     const std::vector<KvLayerShape> behind = kv_layer_shapes(draft_model->arch, impl.config.kv);
     kv_layers.insert(kv_layers.end(), behind.begin(), behind.end());
     impl.draft_fingerprint = fingerprint(*draft_model->file, draft_model->file->metadata(), draft_model->arch);
