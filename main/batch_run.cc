@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "kernels/error.h"
@@ -118,16 +119,21 @@ void BatchRunner::start(BatchJob job) {
   Active active;
   active.job = std::move(job);
   const server::CompletionRequest& request = active.job.request;
-  for (size_t i = 0; i < request.n_choices(); ++i) {
-    auto choice = std::make_unique<server::ChoiceRecorder>(request, engine_.tokenizer());
+  for (size_t prompt = 0; prompt < request.prompts.size(); ++prompt) {
+    std::vector<std::unique_ptr<server::ChoiceRecorder>> choices;
+    std::vector<TokenSink*> sinks;
+    for (int i = 0; i < request.n; ++i) {
+      choices.push_back(std::make_unique<server::ChoiceRecorder>(request, engine_.tokenizer()));
+      sinks.push_back(choices.back().get());
+    }
     try {
-      active.ids.push_back(engine_.submit(choice_request(request, i, choice.get())));
+      active.ids.push_back(engine_.submit(engine_request(request, prompt, std::move(sinks))));
     } catch (const Error& error) {
       active.error = server::to_api_error(error);
       for (const RequestId id : active.ids) engine_.cancel(id);
       break;
     }
-    active.choices.push_back(std::move(choice));
+    std::move(choices.begin(), choices.end(), std::back_inserter(active.choices));
   }
   n_open_choices_ += active.choices.size();
   active_.push_back(std::move(active));
@@ -169,10 +175,12 @@ void BatchRunner::finish(const Active& active) {
   output_.write(
       success_line(job.custom_id, job.request_id, completion_json(job.request, choices, engine_.tokenizer(), stamp)));
   ++counts_.n_answered;
-  for (const server::ChoiceRecorder* choice : choices) {
-    counts_.n_prompt_tokens += choice->stats().n_prompt;
-    counts_.n_cached_tokens += choice->stats().n_cached;
-    counts_.n_predicted_tokens += choice->stats().n_predicted;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const RequestStats& stats = choices[i]->stats();
+    counts_.n_predicted_tokens += stats.n_predicted;
+    if (i % static_cast<size_t>(job.request.n) != 0) continue;
+    counts_.n_prompt_tokens += stats.n_prompt;
+    counts_.n_cached_tokens += stats.n_cached;
   }
 }
 

@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -105,7 +105,7 @@ std::string fingerprint_text(const Engine& engine, const ChatFormat& format, con
   const std::string model = stable_id({str(engine.info().fingerprint, ' ', static_cast<int>(config.kv.k_format), ' ',
                                            static_cast<int>(config.kv.v_format), ' ', config.precise)});
   const server::RequestDefaults& defaults = settings.defaults;
-  std::string all = str(engine.info().n_ctx, '\n', defaults.max_tokens, '\n', defaults.separate_reasoning,
+  std::string all = str(defaults.n_ctx, '\n', defaults.max_tokens, '\n', defaults.separate_reasoning,
                         settings.text_is_chat, '\n', chat.reasoning ? (*chat.reasoning ? 1 : 0) : -1, '\n');
   for (const auto& [name, value] : sampling_values(defaults.sampling)) all += name + "=" + value + "\n";
   for (const auto& [token, bias] : defaults.sampling.logit_bias) all += str(token, ':', bias, '\n');
@@ -179,7 +179,7 @@ int cmd_batch(const std::vector<std::string>& args) {
   server::RequestDefaults& defaults = settings.defaults;
   defaults.tokenizer = &engine->tokenizer();
   defaults.chat_template = format.chat_template();
-  defaults.n_ctx = engine->info().n_ctx;
+  defaults.n_ctx = std::min(engine->info().n_ctx, engine->info().n_kv_tokens);
   defaults.sampling = sampling.params;
   defaults.max_tokens = options.n_predict;
   defaults.stops = options.stops;
@@ -209,6 +209,13 @@ int cmd_batch(const std::vector<std::string>& args) {
   }
   const BatchCounts& counts = runner.counts();
   log_info(batch_summary(counts, runner.elapsed_s(), interrupted));
+  const Metrics metrics = engine->metrics();
+  char waste[16];
+  std::snprintf(waste, sizeof waste, "%.1f %%", 100 * metrics.kv_waste());
+  log_info("K/V: ", waste, " of the allocated slots wasted; prefixes: ", metrics.n_hits, " hits, ", metrics.n_misses,
+           " misses; ", metrics.n_evicted_pages, " pages evicted, ",
+           metrics.n_preempted_recompute + metrics.n_preempted_swap, " preemptions");
+  log_debug(summary(metrics));
   if (counts.n_changed > 0) {
     log_warn(counts.n_changed,
              " lines have changed since they were run; their old results stay (--overwrite begins anew)");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
 #include "server/chat_body.h"
 #include "server/json.h"
 #include "server/sampling_fields.h"
@@ -107,6 +108,9 @@ void read_common(const BodyFields& body, const RequestDefaults& defaults, Comple
   if (const Json* stop = body.find("stop")) request.stops = read_stops(*stop);
   if (const char* name = first_present(body, {"n", "n_cmpl"})) {
     request.n = static_cast<int>(*body.integer(name, 1, kMaxAnswers));
+  }
+  if (request.sampling.seed > INT64_MAX - request.n) {
+    reject_field("seed", "expected at most ", INT64_MAX - request.n, ", found ", request.sampling.seed);
   }
   if (const auto best_of = body.integer("best_of"); best_of && *best_of != request.n) {
     refuse_field("best_of", "expected the value of n, ", request.n, ", found ", *best_of);
@@ -220,20 +224,21 @@ std::optional<ApiError> check_context(const CompletionRequest& request, int64_t 
   return std::nullopt;
 }
 
-Request choice_request(const CompletionRequest& request, size_t choice, TokenSink* sink) {
-  const auto n = static_cast<size_t>(request.n);
+Request engine_request(const CompletionRequest& request, size_t prompt, std::vector<TokenSink*> sinks) {
+  LOCI_CHECK(sinks.size() == static_cast<size_t>(request.n), "expected ", request.n, " sinks, found ", sinks.size());
   Request out;
-  out.prompt = request.prompts[choice / n].tokens;
+  out.prompt = request.prompts[prompt].tokens;
   out.sampling = request.sampling;
-  if (out.sampling.seed >= 0) {
-    const auto offset = static_cast<int64_t>(choice % n);
-    out.sampling.seed = out.sampling.seed > INT64_MAX - offset ? offset : out.sampling.seed + offset;
-  }
   out.max_tokens = request.max_tokens;
   out.stops = request.stops;
   if (request.logprobs) out.n_top_logprobs = std::max(1, request.top_logprobs);
   out.cache_prompt = request.cache_prompt;
-  out.sink = sink;
+  out.n = request.n;
+  if (request.n == 1) {
+    out.sink = sinks.front();
+  } else {
+    out.sinks = std::move(sinks);
+  }
   return out;
 }
 

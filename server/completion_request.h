@@ -54,7 +54,7 @@ CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const Re
 // Set when a prompt does not fit the context.
 std::optional<ApiError> check_context(const CompletionRequest& request, int64_t n_ctx);
 
-// The engine's request for a choice. Answers to one prompt have seeds seed, seed + 1, ... (random ones when it is -1).
-Request choice_request(const CompletionRequest& request, size_t choice, TokenSink* sink);
+// The engine's request for a prompt and all its answers. `sinks`: n of them.
+Request engine_request(const CompletionRequest& request, size_t prompt, std::vector<TokenSink*> sinks);
 
 }  // namespace loci::server

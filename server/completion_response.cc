@@ -122,16 +122,17 @@ Json usage_json(const CompletionRequest& request, std::span<const ChoiceRecorder
   return usage;
 }
 
-Json timings_json(std::span<const ChoiceRecorder* const> choices) {
+Json timings_json(const CompletionRequest& request, std::span<const ChoiceRecorder* const> choices) {
   int64_t cached = 0, prompt = 0, predicted = 0;
   double prompt_ms = 0, predicted_ms = 0;
-  for (const ChoiceRecorder* choice : choices) {
-    const RequestStats& stats = choice->stats();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const RequestStats& stats = choices[i]->stats();
+    predicted += stats.n_predicted;
+    predicted_ms += stats.predicted_ms;
+    if (i % static_cast<size_t>(request.n) != 0) continue;
     cached += stats.n_cached;
     prompt += stats.n_prompt - stats.n_cached;
-    predicted += stats.n_predicted;
     prompt_ms += stats.prompt_ms;
-    predicted_ms += stats.predicted_ms;
   }
   const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0.0; };
   const auto n_prompt = static_cast<double>(prompt), n_predicted = static_cast<double>(predicted);
@@ -175,7 +176,7 @@ Json completion_json(const CompletionRequest& request, std::span<const ChoiceRec
     out["choices"].push_back(std::move(entry));
   }
   out["usage"] = usage_json(request, choices);
-  out["timings"] = timings_json(choices);
+  out["timings"] = timings_json(request, choices);
   return out;
 }
 

@@ -57,7 +57,7 @@ Json completion_json(const CompletionRequest& request, std::span<const ChoiceRec
 
 // {"prompt_tokens", "completion_tokens", ...}. A prompt counts once, however many answers it has.
 Json usage_json(const CompletionRequest& request, std::span<const ChoiceRecorder* const> choices);
-// {"cache_n", "prompt_n", ...}, sums over the choices.
-Json timings_json(std::span<const ChoiceRecorder* const> choices);
+// {"cache_n", "prompt_n", ...}, sums over the choices; a prompt counts once.
+Json timings_json(const CompletionRequest& request, std::span<const ChoiceRecorder* const> choices);
 
 }  // namespace loci::server

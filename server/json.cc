@@ -63,7 +63,7 @@ Json parse_json(const std::string& text, const std::string& what) {
   };
   try {
     return Json::parse(text, check_depth);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {  // of syntax, or of numbers beyond any type
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string message = error.what();
     const size_t end = message.find("] ");

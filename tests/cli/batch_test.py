@@ -23,10 +23,14 @@ def text_line(custom_id, prompt, **body):
 
 
 def lines_of(path):
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read(path)
     assert data == b"" or data.endswith(b"\n"), data[-200:]
     return [json.loads(line) for line in data.splitlines()]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def answer_of(result):
@@ -88,6 +92,7 @@ class Shapes(BatchCase):
         self.assertIsInstance(body["choices"][0]["text"], str)
         self.assertIn("batch: 2 answered, 0 failed", said)
         self.assertRegex(said, r"tokens: \d+ of prompts, [\d.]+ % of them from the cache; \d+ generated")
+        self.assertRegex(said, r"K/V: [\d.]+ % of the allocated slots wasted; prefixes: ")
 
     def test_answers_are_those_of_run(self):
         results, _ = self.batch(text_line("b", "Once upon a time"))
@@ -192,7 +197,8 @@ class SameTokens(BatchCase):
         lines = []
         for i in range(24):
             prompt = (shared if i % 3 else "") + "".join(generator.choice("abcdef ghij") for _ in range(1 + i * 5))
-            lines.append(text_line("r%d" % i, prompt, temperature=i % 2, seed=i, max_tokens=generator.randrange(1, 30)))
+            lines.append(text_line("r%d" % i, prompt, temperature=i % 2, seed=i, max_tokens=generator.randrange(1, 30),
+                                   n=1 + i % 5 // 3))
         text = "\n".join(lines)
         whole = {}
         for name, args in {"one": ("-np", "1"), "eight": ("-np", "8"), "small": ("-np", "8", "-ub", "7", "-c", "512"),
@@ -328,7 +334,7 @@ class Errors(BatchCase):
         self.assert_error(run("batch", *FAST, source, source), "is the input as well")
         self.assert_error(run("batch", *FAST, source, out, "third"), "third")
         self.assert_error(run("batch", *FAST, "-i", source, source, out), "both name the input")
-        self.assert_error(run("batch", *FAST, "-np", "0", source, out), "parallel")
+        self.assert_error(run("batch", *FAST, "-np", "0", source, out), "--np", "0")
         self.assert_error(run("batch", *FAST, self.temporary("utf16", b"\xff\xfea\x00"), out), "UTF-16")
 
     def test_a_full_disk_ends_the_run(self):
@@ -345,8 +351,8 @@ class Errors(BatchCase):
 class Resume(BatchCase):
     def setUp(self):
         self.source = self.temporary("in.jsonl", "\n".join(
-            text_line("r%d" % i, "shared beginning " * (i % 4) + "prompt %d" % i, temperature=i % 2, max_tokens=40,
-                      ignore_eos=True) for i in range(80)) + "\n")
+            text_line("r%d" % i, "shared beginning " * (i % 4) + "prompt %d" % i, temperature=i % 2,
+                      max_tokens=30 + i % 20, ignore_eos=True) for i in range(120)) + "\n")
         self.out = self.temporary("out.jsonl")
         self.command = ("batch", "-m", TINY, "-t", "1", "-np", "4", self.source, self.out)
 
@@ -358,8 +364,7 @@ class Resume(BatchCase):
     def n_lines(self):
         if not os.path.exists(self.out):
             return 0
-        with open(self.out, "rb") as file:
-            return file.read().count(b"\n")
+        return read(self.out).count(b"\n")
 
     def start(self):
         process = subprocess.Popen([BINARY, *self.command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -372,11 +377,11 @@ class Resume(BatchCase):
         generator = random.Random()
         n_kills = 0
         for _ in range(7):
-            wanted = self.n_lines() + generator.randrange(1, 8)
+            wanted = self.n_lines() + generator.randrange(1, 6)
             process = self.start()
             while self.n_lines() < wanted and process.poll() is None:
                 time.sleep(0.002)
-            time.sleep(generator.random() * 0.02)
+            time.sleep(generator.random() * 0.005)
             process.kill()
             n_kills += process.wait(60) == -signal.SIGKILL
         self.assertGreaterEqual(n_kills, 5)
@@ -384,15 +389,15 @@ class Resume(BatchCase):
         self.assertEqual(result.code, 0, result)
         self.assertRegex(result.error, r"; \d+ answered before")
         answers = answers_of(self.out)
-        self.assertEqual(len(answers), 80)
+        self.assertEqual(len(answers), 120)
         self.assertEqual(answers, self.whole())
-        before = open(self.out, "rb").read()
-        self.assertIn("80 answered before", run(*self.command).error)  # nothing is left to do
-        self.assertEqual(open(self.out, "rb").read(), before)
+        before = read(self.out)
+        self.assertIn("120 answered before", run(*self.command).error)  # nothing is left to do
+        self.assertEqual(read(self.out), before)
 
     def test_a_torn_last_line_is_run_again(self):
         whole = self.whole()
-        data = open(self.temporary("whole.jsonl"), "rb").read()
+        data = read(self.temporary("whole.jsonl"))
         generator = random.Random(1)
         last = data[:-1].rindex(b"\n") + 1
         for cut in [last + 1, last + 5, len(data) - 2, len(data) - 1, last] + [generator.randrange(1, len(data))]:
@@ -414,24 +419,24 @@ class Resume(BatchCase):
             with open(self.out, "w") as file:
                 file.write(text)
             self.assert_error(run(*self.command), "line 1", "no result of a batch")
-            self.assertEqual(open(self.out).read(), text)
+            self.assertEqual(read(self.out), text.encode())
         self.assertEqual(run(*self.command, "--overwrite").code, 0)
-        self.assertEqual(len(answers_of(self.out)), 80)
+        self.assertEqual(len(answers_of(self.out)), 120)
 
     def test_other_models_and_settings_are_told_apart(self):
         self.assertEqual(run(*self.command).code, 0)
-        before = open(self.out, "rb").read()
+        before = read(self.out)
         self.assert_error(run(*self.command, "--temp", "0.3"), "line 1", "other settings", "--allow-mixed")
         self.assert_error(run(*self.command, "-sys", "Be brief."), "other settings")
         self.assert_error(run(*self.command, "-m", TINY_RAW, "--chat-template", "chatml"), "another model")
         self.assert_error(run(*self.command, "-ctk", "f32"), "another model, cache type or precision")
-        self.assertEqual(open(self.out, "rb").read(), before)
+        self.assertEqual(read(self.out), before)
         result = run(*self.command, "--temp", "0.3", "--allow-mixed")
         self.assertEqual(result.code, 0, result)
-        self.assertIn("80 answers were made with another model or other settings", result.error)
+        self.assertIn("120 answers were made with another model or other settings", result.error)
         for harmless in (("-np", "2"), ("-t", "2"), ("-ub", "64"), ("--no-mmap",)):
             self.assertEqual(run(*self.command, *harmless).code, 0)
-        self.assertEqual(open(self.out, "rb").read(), before)
+        self.assertEqual(read(self.out), before)
 
     def test_failures_stay_until_they_are_to_be_retried(self):
         good, bad = text_line("good", "abc"), text_line("bad", "abc", temperature="hot")

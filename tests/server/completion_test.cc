@@ -115,17 +115,17 @@ TEST_F(Completion, PromptsComeInFourShapes) {
   }
 }
 
-TEST_F(Completion, AnswersOfOnePromptHaveSeedsInARow) {
+TEST_F(Completion, APromptAndItsAnswersAreOneRequest) {
   const CompletionRequest request = parse(R"({"prompt":["a","b"],"n":2,"seed":5})");
-  std::vector<int64_t> seeds;
-  for (size_t i = 0; i < request.n_choices(); ++i) {
-    const Request choice = choice_request(request, i, nullptr);
-    EXPECT_EQ(choice.prompt, ids(i < 2 ? "a" : "b"));
-    seeds.push_back(choice.sampling.seed);
-  }
-  EXPECT_EQ(seeds, (std::vector<int64_t>{5, 6, 5, 6}));
-  const CompletionRequest last = parse(R"({"prompt":"a","n":2,"seed":9223372036854775807})");
-  EXPECT_GE(choice_request(last, 1, nullptr).sampling.seed, 0);
+  ChoiceRecorder one(request, *tokenizer_), two(request, *tokenizer_);
+  const Request second = engine_request(request, 1, {&one, &two});
+  EXPECT_EQ(second.prompt, ids("b"));
+  EXPECT_EQ(second.n, 2);
+  EXPECT_EQ(second.sinks, (std::vector<TokenSink*>{&one, &two}));
+  EXPECT_EQ(second.sampling.seed, 5);
+  EXPECT_EQ(engine_request(parse(R"({"prompt":"a"})"), 0, {&one}).sink, &one);
+  EXPECT_EQ(error(R"({"prompt":"a","n":2,"seed":9223372036854775806})"),
+            "Field 'seed': expected at most 9223372036854775805, found 9223372036854775806");
 }
 
 TEST_F(Completion, ErrorsNameTheField) {
@@ -168,7 +168,7 @@ TEST_F(Completion, ThinkingIsSetApart) {
 
 TEST_F(Completion, LogProbabilitiesFollowTheText) {
   const CompletionRequest request = parse(R"({"prompt":"x","logprobs":1,"stop":"cd"})");
-  EXPECT_EQ(choice_request(request, 0, nullptr).n_top_logprobs, 1);
+  EXPECT_EQ(engine_request(request, 0, {nullptr}).n_top_logprobs, 1);
   ChoiceRecorder choice(request, *tokenizer_);
   const float never = -std::numeric_limits<float>::infinity();
   for (const char letter : std::string("abcd")) {
