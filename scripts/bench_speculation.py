@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Decode speed with and without speculation on prompts of several kinds; medians and ratios, and whether tokens agree.
 
-Kinds: code (HumanEval), chat (MT-bench), edit (a HumanEval solution to be repeated with a small change, so that most
-of the answer stands in the prompt). All modes take turns on each prompt in one process.
+Kinds: completion (HumanEval as it is, without chat template), code (HumanEval asked for as a whole function), chat
+(MT-bench), edit (a HumanEval solution to be repeated with a small change, so that most of the answer stands in the
+prompt). All modes take turns on each prompt in one process.
 
   scripts/bench_speculation.py                                0.5B drafting for 1.5B, 8 prompts of each kind
   scripts/bench_speculation.py --kinds edit --modes none,ngram -n 4
@@ -17,7 +18,7 @@ import sys
 import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
-KINDS = ("code", "chat", "edit")
+KINDS = ("completion", "code", "chat", "edit")
 
 
 def read_lines(path):
@@ -33,6 +34,8 @@ def prompts_of(kind, folder, n):
     for line in chosen:
         if kind == "chat":
             text = line["turns"][0]
+        elif kind == "completion":
+            text = line["prompt"]
         elif kind == "code":
             text = "Complete this Python function. Answer with the whole function.\n\n"
             text += "```python\n" + line["prompt"] + "```"
@@ -42,7 +45,7 @@ def prompts_of(kind, folder, n):
                 f"Rename the function `{line['entry_point']}` to `solve` in this code and change nothing else. "
                 "Answer with the whole code.\n\n```python\n" + code + "```"
             )
-        yield {"kind": kind, "text": text}
+        yield {"kind": kind, "text": text, "raw": kind == "completion"}
 
 
 def rate(answer):
