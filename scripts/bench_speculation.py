@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Decode speed with and without speculation on prompts of several kinds; medians and ratios, and whether tokens agree.
 
-Kinds: code (HumanEval), chat (MT-bench), edit (a HumanEval solution to be repeated with a small change, so that most
-of the answer stands in the prompt). All modes take turns on each prompt in one process.
+Kinds: completion (HumanEval as it is, without chat template), code (HumanEval asked for as a whole function), chat
+(MT-bench), edit (a HumanEval solution to be repeated with a small change, so that most of the answer stands in the
+prompt). All modes take turns on each prompt in one process.
 
   scripts/bench_speculation.py                                0.5B drafting for 1.5B, 8 prompts of each kind
   scripts/bench_speculation.py --kinds edit --modes none,ngram -n 4
@@ -17,7 +18,7 @@ import sys
 import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
-KINDS = ("code", "chat", "edit")
+KINDS = ("completion", "code", "chat", "edit")
 
 
 def read_lines(path):
@@ -33,6 +34,8 @@ def prompts_of(kind, folder, n):
     for line in chosen:
         if kind == "chat":
             text = line["turns"][0]
+        elif kind == "completion":
+            text = line["prompt"]
         elif kind == "code":
             text = "Complete this Python function. Answer with the whole function.\n\n"
             text += "```python\n" + line["prompt"] + "```"
@@ -42,12 +45,15 @@ def prompts_of(kind, folder, n):
                 f"Rename the function `{line['entry_point']}` to `solve` in this code and change nothing else. "
                 "Answer with the whole code.\n\n```python\n" + code + "```"
             )
-        yield {"kind": kind, "text": text}
+        yield {"kind": kind, "text": text, "raw": kind == "completion"}
+
+
+CLOCK = "predicted_ms"  # of an answer: wall time; --cpu takes processor time
 
 
 def rate(answer):
     """Tokens per second behind the first token, which comes with the prompt."""
-    return 1000 * (answer["n_predicted"] - 1) / answer["predicted_ms"] if answer["predicted_ms"] > 0 else 0
+    return 1000 * (answer["n_predicted"] - 1) / answer[CLOCK] if answer[CLOCK] > 0 else 0
 
 
 def table(answers, kinds, modes):
@@ -98,7 +104,10 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "ci"))
     parser.add_argument("--prompts", default=os.path.join(ROOT, "..", "shared", "reference", "prompts"))
     parser.add_argument("-o", "--output", help="file for the answers as JSON lines")
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time, for a busy machine")
     args = parser.parse_args()
+    global CLOCK
+    CLOCK = "cpu_ms" if args.cpu else CLOCK
     kinds, modes = args.kinds.split(","), args.modes.split(",")
 
     subprocess.run(["cmake", "--build", args.build, "--target", "speculation_bench"], check=True, stdout=sys.stderr)

@@ -1,5 +1,5 @@
-// Random requests over a memory that is far too small: whatever the company, the cache, preemptions and cancels, each
-// answer is that of the same request alone on an empty engine, and no page is lost. LOCI_RANDOM_STEPS and
+// Random requests over a memory that is far too small: whatever the company, the cache, drafts, preemptions and
+// cancels, each answer is that of the same request alone on an empty engine, and no page is lost. LOCI_RANDOM_STEPS and
 // LOCI_RANDOM_SEEDS (compile time) make the long version.
 #include <algorithm>
 #include <atomic>
@@ -24,6 +24,9 @@ using test::RecordingSink;
 const test::TinyModel kModel{
     .n_layers = 2, .dim = 16, .n_heads = 2, .n_kv_heads = 1, .head_dim = 8, .ffn_dim = 16, .seed = 5};
 
+const test::TinyModel kDraftModel{
+    .n_layers = 1, .dim = 16, .n_heads = 2, .n_kv_heads = 1, .head_dim = 8, .ffn_dim = 16, .seed = 6};
+
 class Alone {
  public:
   Alone() {
@@ -38,6 +41,7 @@ class Alone {
     request.sinks.clear();
     request.timeout_ms = -1;
     request.cache_prompt = false;
+    request.speculation = {};
     const auto [it, is_new] =
         known_.try_emplace(std::tuple(request.prompt, request.sampling.temperature > 0, request.sampling.seed,
                                       request.max_tokens, request.stop_at_end));
@@ -75,6 +79,10 @@ class RandomEngine {
     config.kv.page_size = pick(3) == 0 ? 32 : 16;
     config.kv.swap_bytes = pick(2) * 20000;
     test::limit_pool(config, config.n_ctx);
+    if (seed % 2 == 0) {
+      config.draft_model_path = test::tiny_model_file(kDraftModel);
+      config.kv.budget_bytes = config.kv.budget_bytes * 3 / 2;  // its layer beside the model's two
+    }
     engine_ = test::load_engine(config);
     for (uint32_t i = 0; i < 5; ++i) prefixes_.push_back(random_tokens(5 + pick(60), i));
   }
@@ -176,6 +184,12 @@ class RandomEngine {
     request.priority = pick(3) - 1;
     request.timeout_ms = pick(12) == 0 ? pick(5) : -1;
     request.n = pick(4) == 0 ? 1 + pick(5) : 1;
+    constexpr SpeculationMode kModes[] = {SpeculationMode::kNone, SpeculationMode::kNgram, SpeculationMode::kAuto};
+    request.speculation.mode = kModes[pick(3)];
+    request.speculation.max_tokens = 1 + pick(8);
+    request.speculation.width = 1 + pick(3);
+    request.speculation.adaptive = pick(3) == 0;
+    request.speculation.shared_ngrams = pick(2) == 0;
     for (int i = 0; i < request.n; ++i) {
       s.sinks.push_back(std::make_unique<RecordingSink>());
       request.sinks.push_back(s.sinks.back().get());
