@@ -1,4 +1,4 @@
-// Random requests over a memory that is far too small: whatever the company, the cache, drafts, preemptions and
+// Random requests over a memory that is far too small: whatever the company, the cache, preemptions, drafts and
 // cancels, each answer is that of the same request alone on an empty engine, and no page is lost. LOCI_RANDOM_STEPS and
 // LOCI_RANDOM_SEEDS (compile time) make the long version.
 #include <algorithm>
@@ -184,12 +184,12 @@ class RandomEngine {
     request.priority = pick(3) - 1;
     request.timeout_ms = pick(12) == 0 ? pick(5) : -1;
     request.n = pick(4) == 0 ? 1 + pick(5) : 1;
-    constexpr SpeculationMode kModes[] = {SpeculationMode::kNone, SpeculationMode::kNgram, SpeculationMode::kAuto};
-    request.speculation.mode = kModes[pick(3)];
-    request.speculation.max_tokens = 1 + pick(8);
-    request.speculation.width = 1 + pick(3);
-    request.speculation.adaptive = pick(3) == 0;
-    request.speculation.shared_ngrams = pick(2) == 0;
+    if (pick(3) == 0) {
+      request.speculation.mode = SpeculationMode::kNgram;
+      request.speculation.adaptive = pick(2) == 0;
+      request.speculation.max_tokens = 1 + pick(6);
+      request.speculation.shared_ngrams = pick(2) == 0;
+    }
     for (int i = 0; i < request.n; ++i) {
       s.sinks.push_back(std::make_unique<RecordingSink>());
       request.sinks.push_back(s.sinks.back().get());
