@@ -184,12 +184,12 @@ class RandomEngine {
     request.priority = pick(3) - 1;
     request.timeout_ms = pick(12) == 0 ? pick(5) : -1;
     request.n = pick(4) == 0 ? 1 + pick(5) : 1;
-    if (pick(3) == 0) {
-      request.speculation.mode = SpeculationMode::kNgram;
-      request.speculation.adaptive = pick(2) == 0;
-      request.speculation.max_tokens = 1 + pick(6);
-      request.speculation.shared_ngrams = pick(2) == 0;
-    }
+    constexpr SpeculationMode kModes[] = {SpeculationMode::kNone, SpeculationMode::kNgram, SpeculationMode::kAuto};
+    request.speculation.mode = kModes[pick(3)];
+    request.speculation.max_tokens = 1 + pick(8);
+    request.speculation.width = 1 + pick(3);
+    request.speculation.adaptive = pick(3) == 0;
+    request.speculation.shared_ngrams = pick(2) == 0;
     for (int i = 0; i < request.n; ++i) {
       s.sinks.push_back(std::make_unique<RecordingSink>());
       request.sinks.push_back(s.sinks.back().get());
