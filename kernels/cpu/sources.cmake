@@ -9,14 +9,29 @@ target_sources(loci_kernels PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/huge_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/isa.cc
   ${CMAKE_CURRENT_LIST_DIR}/repack.cc
+  ${CMAKE_CURRENT_LIST_DIR}/roofline.cc
   ${CMAKE_CURRENT_LIST_DIR}/thread_pool.cc
 )
 
-# loci_add_isa(name simd_header flags...): the kernel units for one instruction set, in namespace loci::cpu::<name>.
+# loci_isa_settings(name simd_header flags...): how the units of loci_cpu_<name> are compiled, in namespace
+# loci::cpu::<name>.
 # -fno-ipa-modref -fno-ipa-pure-const: g++ 12.2 otherwise drops memcpy stores in inlined vector code.
 # -Wno-maybe-uninitialized: its intrinsics headers pass deliberately undefined registers.
+function(loci_isa_settings isa simd_header)
+  target_link_libraries(loci_cpu_${isa} PRIVATE loci_flags)
+  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa} LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
+  target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi
+                           -Wno-maybe-uninitialized)
+  endif()
+  target_sources(loci_kernels PRIVATE $<TARGET_OBJECTS:loci_cpu_${isa}>)
+endfunction()
+
+# loci_add_isa(name simd_header flags...): the kernel units for one instruction set.
 function(loci_add_isa isa simd_header)
-  add_library(loci_cpu_${isa} OBJECT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_kernels.cc)
+  add_library(loci_cpu_${isa} OBJECT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_kernels.cc
+                                     ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_roofline.cc)
   # Attention has no use for VNNI: the same code as avx512, compiled once.
   if(isa STREQUAL "avx512vnni")
     set(attention_isa avx512)
@@ -24,15 +39,8 @@ function(loci_add_isa isa simd_header)
     set(attention_isa ${isa})
     target_sources(loci_cpu_${isa} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/isa_attention.cc)
   endif()
-  target_link_libraries(loci_cpu_${isa} PRIVATE loci_flags)
-  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa} LOCI_ATTENTION_ISA=${attention_isa}
-                             LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
-  target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi
-                           -Wno-maybe-uninitialized)
-  endif()
-  target_sources(loci_kernels PRIVATE $<TARGET_OBJECTS:loci_cpu_${isa}>)
+  target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ATTENTION_ISA=${attention_isa})
+  loci_isa_settings(${isa} ${simd_header} ${ARGN})
 endfunction()
 
 loci_add_isa(scalar simd_scalar.h)
@@ -43,6 +51,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   loci_add_isa(avx2 simd_avx2.h ${avx2_flags})
   loci_add_isa(avx512 simd_avx512.h ${avx512_flags})
   loci_add_isa(avx512vnni simd_avx512.h ${avx512_flags} -mavx512vnni)
+  # Not a choice of its own: the bf16 peak of AVX-512 machines.
+  add_library(loci_cpu_avx512bf16 OBJECT ${CMAKE_CURRENT_LIST_DIR}/isa_roofline.cc)
+  loci_isa_settings(avx512bf16 simd_avx512.h ${avx512_flags} -mavx512bf16)
   list(APPEND LOCI_ISAS avx2 avx512 avx512vnni)
 endif()
 set(LOCI_ISAS ${LOCI_ISAS} CACHE INTERNAL "Instruction sets that this build holds kernels for")
