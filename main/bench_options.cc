@@ -184,6 +184,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
       ->capture_default_str();
   app.add_flag("--progress", options.progress, "say on stderr what is being measured");
   app.add_flag("--no-warmup", options.no_warmup, "no unmeasured run before the measured ones");
+  app.add_flag("--no-roofline", options.no_roofline, "do not measure what the machine can do (half a second)");
   app.add_flag("--precise", options.precise, "f32 activations");
   app.add_option("--delay", options.delay_s, "seconds to wait between tests")->check(CLI::Range(0, 3600));
   app.add_option("--prio", options.priority, "scheduling priority: -1 low, 0 normal; more needs rights")

@@ -35,7 +35,7 @@ struct BenchOptions {
   std::vector<std::string> models, n_prompt, n_gen, prompt_and_gen, depth, batch, ubatch, k_format, v_format, threads;
   int64_t repetitions = 5;
   std::string output = "md", output_stderr = "none";
-  bool progress = false, no_warmup = false, precise = false;
+  bool progress = false, no_warmup = false, precise = false, no_roofline = false;
   int64_t delay_s = 0, priority = 0;
 
   std::vector<BenchSetup> setups() const;

@@ -81,6 +81,18 @@ nlohmann::ordered_json fields(const BenchRow& row) {
   out["stddev_ns"] = static_cast<uint64_t>(row.stddev_ns());
   out["avg_ts"] = row.avg_ts();
   out["stddev_ts"] = row.stddev_ts();
+  out["bytes_per_token"] = row.bytes_per_token();
+  out["read_gb_s"] = row.gb_per_s();
+  out["gmac_s"] = row.gmacs_per_s();
+  // Null where the ceiling was not measured, or the CPU has no such arithmetic.
+  const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json(); };
+  const cpu::Roofline roofline = row.roofline.value_or(cpu::Roofline{});
+  out["read_share"] = known(row.read_share());
+  out["mac_share"] = known(row.mac_share());
+  out["peak_read_gb_s"] = known(roofline.read_bytes / 1e9);
+  out["peak_int8_gmac_s"] = known(roofline.int8_macs / 1e9);
+  out["peak_bf16_gmac_s"] = known(roofline.bf16_macs / 1e9);
+  out["peak_f32_gmac_s"] = known(roofline.f32_macs / 1e9);
   return out;
 }
 
@@ -138,7 +150,7 @@ class CsvPrinter : public BenchPrinter {
     const nlohmann::ordered_json all = fields(row);
     for (const auto& [key, value] : all.items()) {
       names += (names.empty() ? "" : ",") + key;
-      values += (values.empty() ? "" : ",") + quoted(plain(value), '"');
+      values += (values.empty() ? "" : ",") + (value.is_null() ? std::string() : quoted(plain(value), '"'));
     }
     if (n_rows_++ == 0) std::fprintf(out_, "%s\n", names.c_str());
     std::fprintf(out_, "%s\n", values.c_str());
@@ -157,10 +169,13 @@ class SqlPrinter : public BenchPrinter {
     std::string columns, names, values;
     const nlohmann::ordered_json all = fields(row);
     for (const auto& [key, value] : all.items()) {
-      const char* type = value.is_number_float() ? "REAL" : value.is_string() ? "TEXT" : "INTEGER";
+      const bool is_real = value.is_number_float() || value.is_null();
+      const char* type = is_real ? "REAL" : value.is_string() ? "TEXT" : "INTEGER";
       columns += (columns.empty() ? "  " : ",\n  ") + key + " " + type;
       names += (names.empty() ? "" : ", ") + key;
-      const std::string text = value.is_boolean() ? (value.get<bool>() ? "1" : "0") : plain(value);
+      const std::string text = value.is_boolean() ? (value.get<bool>() ? "1" : "0")
+                               : value.is_null()  ? "NULL"
+                                                  : plain(value);
       values += (values.empty() ? "" : ", ") + (value.is_string() ? quoted(text, '\'') : text);
     }
     if (n_rows_++ == 0) std::fprintf(out_, "CREATE TABLE IF NOT EXISTS llama_bench (\n%s\n);\n\n", columns.c_str());
@@ -192,6 +207,9 @@ class MarkdownPrinter : public BenchPrinter {
     if (v_formats.size() > 1) columns_.push_back({"type_v", 6});
     columns_.push_back({"test", 20});
     columns_.push_back({"t/s", 20});
+    columns_.push_back({"MB/token", 8});
+    columns_.push_back({"GB/s (of peak)", 15});
+    columns_.push_back({"GMAC/s (of peak)", 16});
   }
   void begin() override {
     std::string head = "|", rule = "|";
@@ -210,8 +228,14 @@ class MarkdownPrinter : public BenchPrinter {
     }
     std::fprintf(out_, "%s\n", line.c_str());
     std::fflush(out_);
+    if (!row.roofline) return;
+    const std::string text = roofline_text(*row.roofline);
+    if (std::find(rooflines_.begin(), rooflines_.end(), text) == rooflines_.end()) rooflines_.push_back(text);
   }
-  void end() override { std::fprintf(out_, "\nbuild: loci %s\n", LOCI_VERSION); }
+  void end() override {
+    std::fprintf(out_, "\nbuild: loci %s\n", LOCI_VERSION);
+    for (const std::string& text : rooflines_) std::fprintf(out_, "peak: %s\n", text.c_str());
+  }
 
  private:
   struct Column {
@@ -240,11 +264,18 @@ class MarkdownPrinter : public BenchPrinter {
     if (column == "type_k") return std::string(name(row.setup.k_format));
     if (column == "type_v") return std::string(name(row.setup.v_format));
     if (column == "test") return row.test.name();
+    if (column == "MB/token") return fixed(row.bytes_per_token() / 1e6, row.bytes_per_token() < 1e8 ? 2 : 1);
+    const auto with_share = [&](double rate, double share) {
+      return fixed(rate, 1) + (row.roofline ? " (" + fixed(100 * share, 0) + " %)" : "");
+    };
+    if (column == "GB/s (of peak)") return with_share(row.gb_per_s(), row.read_share());
+    if (column == "GMAC/s (of peak)") return with_share(row.gmacs_per_s(), row.mac_share());
     return fixed(row.avg_ts(), 2) + " ± " + fixed(row.stddev_ts(), 2);
   }
 
   std::FILE* out_;
   std::vector<Column> columns_;
+  std::vector<std::string> rooflines_;
 };
 
 }  // namespace
@@ -260,6 +291,26 @@ std::vector<double> BenchRow::samples_ts() const {
 }
 double BenchRow::avg_ts() const { return mean(samples_ts()); }
 double BenchRow::stddev_ts() const { return deviation(samples_ts()); }
+double BenchRow::bytes_per_token() const {
+  return work.bytes / static_cast<double>(std::max<int64_t>(test.n_tokens(), 1));
+}
+// Bytes per nanosecond are gigabytes per second.
+double BenchRow::gb_per_s() const { return work.bytes / std::max(avg_ns(), 1.0); }
+double BenchRow::gmacs_per_s() const { return work.macs() / std::max(avg_ns(), 1.0); }
+double BenchRow::read_share() const {
+  return roofline ? 1e9 * work.read_seconds(*roofline) / std::max(avg_ns(), 1.0) : 0;
+}
+double BenchRow::mac_share() const {
+  return roofline ? 1e9 * work.mac_seconds(*roofline) / std::max(avg_ns(), 1.0) : 0;
+}
+
+std::string roofline_text(const cpu::Roofline& roofline) {
+  std::string text = roofline.isa + ", " + std::to_string(roofline.n_threads) +
+                     (roofline.n_threads == 1 ? " thread" : " threads") + ": read " +
+                     fixed(roofline.read_bytes / 1e9, 1) + " GB/s, int8 " + fixed(roofline.int8_macs / 1e9, 0);
+  if (roofline.bf16_macs > 0) text += ", bf16 " + fixed(roofline.bf16_macs / 1e9, 0);
+  return text + ", f32 " + fixed(roofline.f32_macs / 1e9, 0) + " GMAC/s";
+}
 
 std::unique_ptr<BenchPrinter> make_bench_printer(const std::string& format, const std::vector<BenchSetup>& setups,
                                                  std::FILE* out) {

@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
+#include "kernels/cpu/roofline.h"
 #include "main/bench_options.h"
+#include "main/bench_work.h"
 
 namespace loci::cli {
 
@@ -17,13 +20,24 @@ struct BenchRow {
   ModelInfo model;
   std::string test_time;             // ISO 8601, UTC, when the test began
   std::vector<uint64_t> samples_ns;  // one per repetition
+  BenchWork work;                    // of one repetition
+  std::optional<cpu::Roofline> roofline;
 
   double avg_ns() const;
   double stddev_ns() const;                // of the sample; 0 for one repetition
   std::vector<double> samples_ts() const;  // tokens per second
   double avg_ts() const;
   double stddev_ts() const;
+  double bytes_per_token() const;
+  double gb_per_s() const;     // 1e9 bytes
+  double gmacs_per_s() const;  // 1e9 multiply-adds
+  // Fractions of what the machine can do; 0 without a roofline.
+  double read_share() const;
+  double mac_share() const;
 };
+
+// "avx2, 2 threads: read 34.1 GB/s, int8 210, f32 105 GMAC/s".
+std::string roofline_text(const cpu::Roofline& roofline);
 
 class BenchPrinter {
  public:

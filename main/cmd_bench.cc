@@ -3,14 +3,18 @@
 
 #include <chrono>
 #include <ctime>
+#include <map>
 #include <thread>
 
 #include "engine/engine.h"
 #include "kernels/cpu/cpu_count.h"
+#include "kernels/cpu/roofline.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/bench_options.h"
 #include "main/bench_output.h"
+#include "main/bench_tokens.h"
+#include "main/bench_work.h"
 #include "main/cli.h"
 #include "main/commands.h"
 
@@ -39,25 +43,10 @@ class TimingSink : public TokenSink {
   RequestStats stats_;
 };
 
-// Token ids without meaning: speed does not depend on them. The same on every run.
-class TokenSource {
- public:
-  explicit TokenSource(int64_t vocab_size) : vocab_size_(static_cast<uint64_t>(vocab_size)) {}
-  void append(int64_t n, std::vector<int32_t>& tokens) {
-    for (int64_t i = 0; i < n; ++i) {
-      state_ = state_ * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
-      tokens.push_back(static_cast<int32_t>((state_ >> 33) % vocab_size_));
-    }
-  }
-
- private:
-  uint64_t vocab_size_;
-  uint64_t state_ = 1;
-};
-
 class Bench {
  public:
-  explicit Bench(Engine& engine) : engine_(engine), source_(engine.tokenizer().vocab_size()) {}
+  Bench(Engine& engine, const ModelWork& matrices)
+      : engine_(engine), matrices_(matrices), source_(engine.tokenizer().vocab_size()) {}
 
   // One repetition in nanoseconds.
   uint64_t run(const BenchTest& test) {
@@ -82,6 +71,15 @@ class Bench {
     const auto prefill = static_cast<double>(nanoseconds(end - start) - generation);
     return generation + static_cast<uint64_t>(prefill * static_cast<double>(test.n_prompt) /
                                               static_cast<double>(std::max(evaluated, test.n_prompt)));
+  }
+
+  // What one repetition is counted to read and multiply.
+  BenchWork work(const BenchTest& test) const {
+    BenchWorkCounter counter(engine_.arch(), matrices_, engine_.config());
+    counter.add_prefill(test.n_depth, test.n_prompt);
+    const int64_t first = std::max<int64_t>(test.n_depth + test.n_prompt, 1);
+    for (int64_t i = 0; i < test.n_gen; ++i) counter.add_pass({{first + i, 1}}, 1);
+    return counter.work();
   }
 
  private:
@@ -112,7 +110,8 @@ class Bench {
   }
 
   Engine& engine_;
-  TokenSource source_;
+  const ModelWork matrices_;
+  BenchTokens source_;
   std::vector<int32_t> prefix_;  // what lies in the cache before the test
 };
 
@@ -152,6 +151,14 @@ int cmd_bench(const std::vector<std::string>& args) {
   if (options.output_stderr != "none") printers.push_back(make_bench_printer(options.output_stderr, setups, stderr));
   for (const auto& printer : printers) printer->begin();
 
+  // Before any model is loaded: memory and cores are free.
+  std::map<int, cpu::Roofline> rooflines;
+  for (BenchSetup& setup : setups) {
+    if (setup.n_threads == 0) setup.n_threads = cpu::default_thread_count();
+    if (options.no_roofline || rooflines.contains(setup.n_threads)) continue;
+    rooflines[setup.n_threads] = cpu::measure_roofline(setup.n_threads);
+  }
+
   bool first_test = true;
   for (BenchSetup& setup : setups) {
     EngineConfig config;
@@ -164,14 +171,14 @@ int cmd_bench(const std::vector<std::string>& args) {
     config.precise = options.precise;
     for (const BenchTest& test : tests) config.n_ctx = std::max(config.n_ctx, test.n_ctx());
     const std::unique_ptr<Engine> engine = Engine::load(config);
-    if (setup.n_threads == 0) setup.n_threads = cpu::default_thread_count();
     setup.k_format = engine->config().kv.k_format;
     setup.v_format = engine->config().kv.v_format;
-    Bench bench(*engine);
+    Bench bench(*engine, count_matrices(gguf::File::open(setup.model_path), engine->arch()));
     for (const BenchTest& test : tests) {
       if (!first_test && options.delay_s > 0) std::this_thread::sleep_for(std::chrono::seconds(options.delay_s));
       first_test = false;
-      BenchRow row{setup, test, engine->info(), now_utc(), {}};
+      BenchRow row{setup, test, engine->info(), now_utc(), {}, bench.work(test), {}};
+      if (const auto found = rooflines.find(setup.n_threads); found != rooflines.end()) row.roofline = found->second;
       if (!options.no_warmup) bench.run({test.n_prompt, std::min<int64_t>(test.n_gen, 1), test.n_depth});
       for (int64_t i = 0; i < options.repetitions; ++i) {
         if (options.progress) {

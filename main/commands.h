@@ -8,7 +8,9 @@ namespace loci::cli {
 
 int cmd_apply_template(const std::vector<std::string>& args);
 int cmd_batch(const std::vector<std::string>& args);
+int cmd_batched_bench(const std::vector<std::string>& args);
 int cmd_bench(const std::vector<std::string>& args);
+int cmd_bench_serving(const std::vector<std::string>& args);
 int cmd_chat(const std::vector<std::string>& args);
 int cmd_inspect(const std::vector<std::string>& args);
 int cmd_models(const std::vector<std::string>& args);

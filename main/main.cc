@@ -21,7 +21,9 @@ namespace {
 
 using loci::cli::cmd_apply_template;
 using loci::cli::cmd_batch;
+using loci::cli::cmd_batched_bench;
 using loci::cli::cmd_bench;
+using loci::cli::cmd_bench_serving;
 using loci::cli::cmd_chat;
 using loci::cli::cmd_inspect;
 using loci::cli::cmd_models;
@@ -49,6 +51,8 @@ constexpr Command kCommands[] = {
     {"apply-template", cmd_apply_template, "print the exact prompt a chat template makes"},
     {"perplexity", cmd_perplexity, "perplexity of a text, comparable with llama.cpp's"},
     {"bench", cmd_bench, "tokens per second of prefill and decode"},
+    {"batched-bench", cmd_batched_bench, "the same with several sequences at once"},
+    {"bench-serving", cmd_bench_serving, "a workload of requests, with the time of every token"},
 };
 
 void print_help() {

@@ -9,6 +9,7 @@ target_sources(loci_engine PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/attention_block.cc
   ${CMAKE_CURRENT_LIST_DIR}/decoder.cc
   ${CMAKE_CURRENT_LIST_DIR}/ffn_block.cc
+  ${CMAKE_CURRENT_LIST_DIR}/matrix_work.cc
   ${CMAKE_CURRENT_LIST_DIR}/rope.cc
   ${CMAKE_CURRENT_LIST_DIR}/weights.cc
 )

@@ -25,6 +25,13 @@ BenchRow sample_row() {
   row.model.n_params = 134515008;
   row.test_time = "2025-01-02T03:04:05Z";
   row.samples_ns = {1000000000, 2000000000, 1500000000};
+  row.work = {.bytes = 3e9, .int8_macs = 30e9, .bf16_macs = 0, .f32_macs = 15e9};
+  return row;
+}
+
+BenchRow row_with_roofline() {
+  BenchRow row = sample_row();
+  row.roofline = cpu::Roofline{.isa = "avx2", .n_threads = 2, .read_bytes = 8e9, .int8_macs = 60e9, .f32_macs = 30e9};
   return row;
 }
 
@@ -50,6 +57,35 @@ TEST(BenchOutput, Statistics) {
   EXPECT_DOUBLE_EQ(row.stddev_ns(), 0.5e9);  // of the sample: divided by n - 1
   EXPECT_THAT(row.samples_ts(), testing::ElementsAre(512, 256, testing::DoubleNear(512 / 1.5, 1e-9)));
   EXPECT_NEAR(row.avg_ts(), (512 + 256 + 512 / 1.5) / 3, 1e-9);
+}
+
+TEST(BenchOutput, RatesAndSharesOfTheCeiling) {
+  const BenchRow row = row_with_roofline();  // 1.5 s on average
+  EXPECT_DOUBLE_EQ(row.bytes_per_token(), 3e9 / 512);
+  EXPECT_DOUBLE_EQ(row.gb_per_s(), 2);
+  EXPECT_DOUBLE_EQ(row.gmacs_per_s(), 30);
+  EXPECT_DOUBLE_EQ(row.read_share(), 0.25);
+  EXPECT_DOUBLE_EQ(row.mac_share(), (0.5 + 0.5) / 1.5);
+  EXPECT_EQ(sample_row().read_share(), 0);
+}
+
+TEST(BenchOutput, RooflineInEveryFormat) {
+  const auto measured = nlohmann::json::parse(printed("jsonl", {row_with_roofline()}));
+  EXPECT_EQ(measured["read_gb_s"], 2.0);
+  EXPECT_EQ(measured["read_share"], 0.25);
+  EXPECT_EQ(measured["peak_int8_gmac_s"], 60.0);
+  EXPECT_TRUE(measured["peak_bf16_gmac_s"].is_null());
+  const auto skipped = nlohmann::json::parse(printed("jsonl", {sample_row()}));
+  EXPECT_EQ(skipped["read_gb_s"], 2.0);
+  EXPECT_TRUE(skipped["read_share"].is_null());
+  const std::string table = printed("md", {row_with_roofline()});
+  EXPECT_THAT(table, HasSubstr("2.0 (25 %)"));
+  EXPECT_THAT(table, HasSubstr("30.0 (67 %)"));
+  EXPECT_THAT(table, HasSubstr("peak: avx2, 2 threads: read 8.0 GB/s, int8 60, f32 30 GMAC/s"));
+  EXPECT_EQ(printed("md", {sample_row()}).find("peak: "), std::string::npos);
+  EXPECT_THAT(printed("sql", {sample_row()}), HasSubstr("read_share REAL"));
+  EXPECT_THAT(printed("sql", {sample_row()}), HasSubstr(", NULL,"));
+  EXPECT_THAT(printed("csv", {sample_row()}), HasSubstr("\"30.0\",,,"));
 }
 
 TEST(BenchOutput, JsonHasTheCustomaryKeys) {
