@@ -57,7 +57,11 @@ TEST_P(RealSpeculation, SameTokensAndLogprobs) {
       const Result result = ask(speculation);
       EXPECT_EQ(result.tokens, plain.tokens);
       EXPECT_EQ(result.logprobs, plain.logprobs);
+      // Whether an n-gram of 24 sampled tokens comes again is up to the model.
       if (!speculation.adaptive) {
+        EXPECT_GT(result.stats.speculation.n_drafted, 0);
+      }
+      if (speculation.mode == SpeculationMode::kDraft) {
         EXPECT_GT(result.stats.speculation.n_accepted, 0);
       }
     }
