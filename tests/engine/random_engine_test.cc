@@ -138,7 +138,7 @@ class RandomEngine {
         ASSERT_EQ(sink.stats.reason, expected.stats.reason);
       }
     }
-    EXPECT_GT(n_whole, static_cast<int64_t>(submitted_.size()) / 8);
+    EXPECT_GT(n_whole, static_cast<int64_t>(submitted_.size()) / 4);
   }
 
   // The engine's figures agree with what the sinks saw, and all pages come back.
