@@ -75,18 +75,24 @@ Json line_start(const std::string& custom_id, const std::string& request_id, int
   return line;
 }
 
-std::string to_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-}  // namespace
-
-BatchLine read_json_line(const InputLine& input) {
+// With a made-up id; already with an error when the line is too long to be read.
+BatchLine begin_line(const InputLine& input) {
   BatchLine line;
   line.custom_id = made_up_id(input);
   if (input.too_long()) {
     set_error(line, "line_too_long",
               str("expected at most ", LineReader::kMaxLineBytes, " bytes in a line, found ", input.n_bytes));
-    return line;
   }
+  return line;
+}
+
+std::string to_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace
+
+BatchLine read_json_line(const InputLine& input) {
+  BatchLine line = begin_line(input);
+  if (line.error) return line;
   try {
     Json json = server::parse_json(input.text, str("line ", input.number));
     read_object(json, line);
@@ -97,13 +103,8 @@ BatchLine read_json_line(const InputLine& input) {
 }
 
 BatchLine read_text_line(const InputLine& input, bool is_chat, const std::optional<std::string>& system) {
-  BatchLine line;
-  line.custom_id = made_up_id(input);
-  if (input.too_long()) {
-    set_error(line, "line_too_long",
-              str("expected at most ", LineReader::kMaxLineBytes, " bytes in a line, found ", input.n_bytes));
-    return line;
-  }
+  BatchLine line = begin_line(input);
+  if (line.error) return line;
   if (!is_chat) {
     line.endpoint = server::Endpoint::kCompletions;
     line.body["prompt"] = input.text;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/error.h"
+#include "main/bench_request.h"
 #include "main/bench_tokens.h"
 
 namespace loci::cli {
@@ -28,17 +29,6 @@ class CountingSink : public TokenSink {
   int64_t n_tokens_ = 0;
   std::string error_;
 };
-
-void submit(Engine& engine, const std::vector<int32_t>& prompt, int64_t max_tokens, TokenSink& sink) {
-  Request request;
-  request.prompt = prompt;
-  request.max_tokens = max_tokens;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  request.sampling.samplers.clear();
-  request.sink = &sink;
-  engine.submit(std::move(request));
-}
 
 void check_all(const std::deque<CountingSink>& sinks, int64_t n_tokens) {
   for (const CountingSink& sink : sinks) {
@@ -94,7 +84,7 @@ BatchedResult run_batched(Engine& engine, const ModelWork& matrices, const Batch
     // One token each: prompts end with a row of logits.
     std::deque<CountingSink> sinks;
     const Clock::time_point start = Clock::now();
-    for (const std::vector<int32_t>& prompt : prompts) submit(engine, prompt, 1, sinks.emplace_back());
+    for (const std::vector<int32_t>& prompt : prompts) engine.submit(bench_request(prompt, 1, sinks.emplace_back()));
     engine.run_until_idle();
     result.prompt_s = seconds_since(start);
     check_all(sinks, 1);
@@ -105,7 +95,8 @@ BatchedResult run_batched(Engine& engine, const ModelWork& matrices, const Batch
   // sequence has its first token.
   std::deque<CountingSink> sinks;
   for (int64_t i = 0; i < test.n_sequences; ++i) {
-    submit(engine, prompts[test.shared_prompt ? 0 : static_cast<size_t>(i)], test.n_gen + 1, sinks.emplace_back());
+    const std::vector<int32_t>& prompt = prompts[test.shared_prompt ? 0 : static_cast<size_t>(i)];
+    engine.submit(bench_request(prompt, test.n_gen + 1, sinks.emplace_back()));
   }
   const auto has_begun = [](const CountingSink& sink) { return sink.n_tokens() > 0 || !sink.error().empty(); };
   bool busy = true;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kernels/error.h"
+#include "main/bench_request.h"
 
 namespace loci::cli {
 namespace {
@@ -46,17 +47,6 @@ ServedRequest parse_request(const Json& line) {
   request.max_tokens = line.at("max_tokens").get<int64_t>();
   request.at_ms = line.value("at_ms", 0.0);
   request.after = line.value("after", "");
-  return request;
-}
-
-Request engine_request(const ServedRequest& served, TokenSink& sink) {
-  Request request;
-  request.prompt = served.prompt;
-  request.max_tokens = served.max_tokens;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  request.sampling.samplers.clear();
-  request.sink = &sink;
   return request;
 }
 
@@ -116,7 +106,7 @@ std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<Serve
       const std::optional<double> arrival = arrival_ms(i);
       if (arrival && *arrival <= now_ms) {
         results[i].submitted_ms = *arrival;
-        engine.submit(engine_request(requests[i], sinks[i]));
+        engine.submit(bench_request(requests[i].prompt, requests[i].max_tokens, sinks[i]));
         busy = true;
       } else {
         if (arrival) next_ms = std::min(next_ms, *arrival);

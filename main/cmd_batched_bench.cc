@@ -15,7 +15,7 @@ namespace {
 
 struct Flags {
   std::string n_prompt = "128,256,512", n_gen = "128", n_sequences = "1,2,4,8,16";
-  bool shared_prompt = false, no_roofline = false;
+  bool shared_prompt = false, no_warmup = false, no_roofline = false;
   std::string output = "md";
 };
 
@@ -41,6 +41,8 @@ int cmd_batched_bench(const std::vector<std::string>& args) {
   app->add_option("--ntg", flags.n_gen, "generated tokens of a sequence, a list")->type_name("LIST");
   app->add_option("--npl", flags.n_sequences, "sequences at once, a list")->type_name("LIST");
   app->add_flag("--pps", flags.shared_prompt, "one prompt shared by all sequences");
+  app->remove_option(app->get_option("--no-warmup"));  // elsewhere there is no warm-up run
+  app->add_flag("--no-warmup", flags.no_warmup, "no unmeasured run before the measured ones");
   app->add_flag("--no-roofline", flags.no_roofline, "do not measure what the machine can do (jsonl shows it)");
   app->add_option("-o,--output-format", flags.output, "md or jsonl, on stdout")
       ->check(CLI::IsMember({"md", "jsonl"}))
@@ -65,8 +67,7 @@ int cmd_batched_bench(const std::vector<std::string>& args) {
   if (!flags.no_roofline && flags.output == "jsonl") roofline = cpu::measure_roofline(n_threads);
   const std::unique_ptr<Engine> engine = Engine::load(config);
   const ModelWork matrices = count_matrices(gguf::File::open(config.model_path), engine->arch());
-  // Unmeasured: touches every weight.
-  run_batched(*engine, matrices, {std::min<int64_t>(16, config.n_ctx / 2), 0, 1, false});
+  if (!flags.no_warmup) run_batched(*engine, matrices, {std::min<int64_t>(16, config.n_ctx / 2), 0, 1, false});
 
   BatchedPrinter printer(flags.output == "jsonl", engine->config(), n_threads, roofline, stdout);
   for (const BatchedTest& test : tests) {

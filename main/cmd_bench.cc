@@ -13,6 +13,7 @@
 #include "kernels/log.h"
 #include "main/bench_options.h"
 #include "main/bench_output.h"
+#include "main/bench_request.h"
 #include "main/bench_tokens.h"
 #include "main/bench_work.h"
 #include "main/cli.h"
@@ -96,14 +97,8 @@ class Bench {
   }
 
   void request(const std::vector<int32_t>& prompt, int64_t max_tokens, TimingSink& sink) {
-    Request request;
-    request.prompt = prompt;
-    request.max_tokens = max_tokens;
-    request.sampling.temperature = 0;
-    request.sampling.ignore_eos = true;
-    request.sampling.samplers.clear();
+    Request request = bench_request(prompt, max_tokens, sink);
     request.cache_prompt = !prefix_.empty();
-    request.sink = &sink;
     engine_.submit(std::move(request));
     engine_.run_until_idle();
     if (sink.stats().reason == FinishReason::kError) fail(ErrorKind::kInternal, sink.stats().error);
