@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#if defined(__x86_64__)
+#if defined(LOCI_HAS_AVX2) || defined(LOCI_HAS_AVX512)
 #include <cpuid.h>
 #endif
 
@@ -11,7 +11,7 @@
 namespace loci::cpu {
 namespace {
 
-#if defined(__x86_64__)
+#if defined(LOCI_HAS_AVX2) || defined(LOCI_HAS_AVX512)
 // CPUID leaf 1, ECX bit 29: __builtin_cpu_supports("f16c") is not known to clang 14. Its registers are AVX's, whose
 // state the checks beside it cover.
 bool has_f16c() {
@@ -27,19 +27,23 @@ struct IsaEntry {
 
 // Best first. __builtin_cpu_supports looks at CPUID and at the state that the operating system saves (XCR0).
 constexpr IsaEntry kIsas[] = {
-#if defined(__x86_64__)
+#if defined(LOCI_HAS_AVX512VNNI)
     {&avx512vnni::kTable,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma") && has_f16c();
      }},
+#endif
+#if defined(LOCI_HAS_AVX512)
     {&avx512::kTable,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("fma") && has_f16c();
      }},
+#endif
+#if defined(LOCI_HAS_AVX2)
     {&avx2::kTable, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
 #endif
     {&scalar::kTable, [] { return true; }},

@@ -25,9 +25,13 @@ constexpr double kSeconds = 0.12;  // for each figure
 constexpr int kLeastRuns = 8;      // however slow
 
 constexpr const RooflineKernels* kAll[] = {
-#if defined(__x86_64__)
+#if defined(LOCI_HAS_AVX512VNNI)
     &avx512vnni::kRoofline,
+#endif
+#if defined(LOCI_HAS_AVX512)
     &avx512::kRoofline,
+#endif
+#if defined(LOCI_HAS_AVX2)
     &avx2::kRoofline,
 #endif
     &scalar::kRoofline,
@@ -43,7 +47,7 @@ const RooflineKernels& roofline_kernels(std::string_view isa) {
 
 // The loop for bf16 where this CPU has the instructions and the ISA in use is wide enough for them.
 const RooflineKernels* bf16_kernels(std::string_view isa) {
-#if defined(__x86_64__)
+#if defined(LOCI_HAS_AVX512BF16)
   if (isa.starts_with("avx512") && __builtin_cpu_supports("avx512bf16")) return &avx512bf16::kRoofline;
 #endif
   (void)isa;
