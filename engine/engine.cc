@@ -534,14 +534,17 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
                                                         .n_threads_batch = impl.config.n_threads_batch,
                                                         .precise = impl.config.precise,
                                                         .share_prefixes = impl.config.share_prefixes});
-  if (impl.config.use_mlock) {
-    if (const std::string reason = impl.file->lock_memory(); !reason.empty()) log_warn(reason);
-  }
-  impl.weights = load_weights(*impl.file, impl.arch, *impl.backend,
-                              {.keep_mapped = impl.config.use_mmap, .release = !impl.config.use_mlock}, progress);
+  impl.weights = load_weights(*impl.file, impl.arch, *impl.backend, {.keep_mapped = impl.config.use_mmap}, progress);
   if (draft_model != nullptr) {
     check_weight_memory(*draft_model->file);
     load_draft_weights(*draft_model, impl.config, *impl.backend, progress);
+  }
+  if (impl.config.use_mlock) {
+    std::string reason = lock_weights(impl.weights, impl.file->path(), *impl.backend);
+    if (reason.empty() && draft_model != nullptr) {
+      reason = lock_weights(draft_model->weights, draft_model->file->path(), *impl.backend);
+    }
+    if (!reason.empty()) log_warn(reason);
   }
   const int64_t n_pages = n_pool_pages(kv_layers, impl.config);
   if (impl.config.kv.swap_bytes < 0) {
@@ -587,7 +590,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   }
   info.backend = impl.backend->describe();
   info.chat_template = impl.metadata.find_string("tokenizer.chat_template").value_or("");
-  info.fingerprint = fingerprint(*impl.file, impl.metadata, impl.arch);
+  info.fingerprint = impl.ns.model;
+  impl.file->release_metadata();
   return engine;
 } catch (const std::bad_alloc&) {
   fail(ErrorKind::kOutOfMemory, config.model_path, ": out of memory while loading; ",

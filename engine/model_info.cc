@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <span>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -155,7 +156,9 @@ uint64_t fingerprint(const gguf::File& file, const gguf::Metadata& metadata, con
     hash.text(tensor.name);
     hash.number(tensor.type);
     hash.bytes(tensor.ne.data(), sizeof tensor.ne);
-    hash.bytes(tensor.data, static_cast<size_t>(std::min(kSampleBytes, tensor.n_bytes())));
+    const std::span<const std::byte> sample(tensor.data, static_cast<size_t>(std::min(kSampleBytes, tensor.n_bytes())));
+    hash.bytes(sample.data(), sample.size());
+    file.release(sample);
   }
   for (const RopeSpec& rope : arch.ropes) {
     hash.number(rope.n_rot);

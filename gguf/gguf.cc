@@ -1,11 +1,7 @@
 #include "gguf/gguf.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <unordered_map>
 
 #include "gguf/mapped_file.h"
@@ -190,33 +186,29 @@ int64_t File::total_bytes() const {
   return total;
 }
 
-void File::release(const TensorView& tensor) const {
-  const std::span<const std::byte> range(tensor.data, static_cast<size_t>(tensor.n_bytes()));
+void File::release(const TensorView& tensor) const { release({tensor.data, static_cast<size_t>(tensor.n_bytes())}); }
+
+void File::release(std::span<const std::byte> range) const {
   for (const Impl::OpenPart& open : impl_->parts) {
     const std::span<const std::byte> bytes = open.file.bytes();
     if (range.data() >= bytes.data() && range.data() < bytes.data() + bytes.size()) {
-      LOCI_CHECK(range.size() <= static_cast<size_t>(bytes.data() + bytes.size() - range.data()), tensor.name);
+      LOCI_CHECK(range.size() <= static_cast<size_t>(bytes.data() + bytes.size() - range.data()), range.size());
       open.file.release(range);
       return;
     }
   }
-  LOCI_CHECK(false, "release of tensor ", tensor.name, ", which is not of this file");
+  LOCI_CHECK(false, "release of bytes that are not of this file");
 }
 
-std::string File::lock_memory() const {
+void File::release_metadata() const {
   for (const Impl::OpenPart& open : impl_->parts) {
-    const int error = open.file.lock();
-    if (error == 0) continue;
-    rlimit limit{};
-    const bool known = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return str("cannot lock ", total_bytes() / 1024, " KiB of ", printable(path(), 4096),
-               " in memory: ", std::strerror(error),
-               known ? str("; the limit is ", limit.rlim_cur / 1024,
-                           " KiB: raise it with 'ulimit -l' or memlock in "
-                           "/etc/security/limits.conf")
-                     : std::string());
+    const std::span<const std::byte> bytes = open.file.bytes();
+    const std::byte* end = bytes.data() + bytes.size();
+    for (const TensorView& tensor : impl_->tensors) {
+      if (tensor.data >= bytes.data() && tensor.data < end) end = tensor.data;
+    }
+    open.file.release({bytes.data(), end});
   }
-  return "";
 }
 
 }  // namespace loci::gguf

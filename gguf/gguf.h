@@ -37,10 +37,12 @@ class File {
   const TensorView* find(std::string_view name) const;  // nullptr when absent
   int64_t total_bytes() const;                          // size of all parts on disk
   std::span<const std::string> oddities() const;        // harmless irregularities, for `inspect`
-  // Tells the kernel that the tensor's whole pages are no longer needed (they stay readable, from disk).
+  // Tells the kernel that the tensor, or bytes of one, is no longer needed in memory (it stays readable, from disk).
+  // May be called from several threads at once.
   void release(const TensorView& tensor) const;
-  // Locks all parts in memory. Returns an empty string, or why not (limit and how to raise it).
-  [[nodiscard]] std::string lock_memory() const;
+  void release(std::span<const std::byte> bytes) const;
+  // The same for what lies before the tensors.
+  void release_metadata() const;
 
  private:
   File();

@@ -107,13 +107,14 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release(std::span<const std::byte> range) const {
   if (!mapped_ || range.empty()) return;  // dropped anonymous pages would read as zero
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t start = static_cast<size_t>(range.data() - data_);
-  const size_t first = (start + page - 1) / page * page;
-  const size_t last = (start + range.size()) / page * page;
-  if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);  // a hint: failure changes nothing
+  // A fault maps the cached pages of a whole aligned window, which no later fault in it would drop again.
+  constexpr uintptr_t kWindow = 64 << 10;
+  const auto start = reinterpret_cast<uintptr_t>(range.data());
+  const auto begin = reinterpret_cast<uintptr_t>(data_), end = begin + size_;
+  const uintptr_t first = std::max(begin, start / kWindow * kWindow);
+  const uintptr_t last = std::min(end, (start + range.size() + kWindow - 1) / kWindow * kWindow);
+  // A hint: failure changes nothing.
+  ::madvise(data_ + (first - begin), last - first, MADV_DONTNEED);
 }
-
-int MappedFile::lock() const { return ::mlock(data_, size_) == 0 ? 0 : errno; }
 
 }  // namespace loci::gguf

@@ -18,11 +18,10 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Drops the whole pages of `range` from this process; the next access reads them from the file again.
-  // Without mmap it does nothing. REQUIRES: range lies within bytes().
+  // Drops the pages of `range` from this process, and its neighbours within 64 KiB, which the kernel maps along with
+  // them; the next access reads them from the file again. Without mmap it does nothing. May be called from several
+  // threads at once. REQUIRES: range lies within bytes().
   void release(std::span<const std::byte> range) const;
-  // Locks all bytes in memory: 0, or errno.
-  [[nodiscard]] int lock() const;
 
  private:
   MappedFile(std::byte* data, size_t size, bool mapped) : data_(data), size_(size), mapped_(mapped) {}

@@ -9,6 +9,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,10 @@ struct MatmulOut {
   int64_t out_stride = 0;
   bool accumulate = false;  // residual add, after the bias
 };
+
+// Told about bytes of the source that prepare() will not read again, piece by piece. Called from several threads at
+// once; must not throw.
+using SourceRead = std::function<void(std::span<const std::byte> bytes)>;
 
 enum class Activation { kSilu, kGeluTanh };
 
@@ -81,9 +86,13 @@ class Backend {
   // reaches all later ones. A device without activation quantization has nothing to do.
   virtual void force_precise(bool on) { (void)on; }
 
-  // Converts a matrix to the device's layout. The source may be released afterwards unless reads_source().
-  // Throws Error(kUnsupported) naming the tensor when its type cannot be computed with.
-  virtual std::unique_ptr<PackedWeight> prepare(const TensorView& weight) = 0;
+  // Converts a matrix to the device's layout. The source may be released afterwards unless reads_source(); `read`, if
+  // any, hears of all of it by then. Throws Error(kUnsupported) naming the tensor when its type cannot be computed
+  // with.
+  virtual std::unique_ptr<PackedWeight> prepare(const TensorView& weight, const SourceRead& read = {}) = 0;
+
+  // Keeps the memory of everything prepared so far out of swap: 0, or errno.
+  [[nodiscard]] virtual int lock_weights() { return 0; }
 
   // Memory for K/V pages and activations: zeroed, aligned to 64 bytes at least, huge pages where available.
   // Throws Error(kOutOfMemory) with the size.
@@ -91,6 +100,9 @@ class Backend {
 
   // out[r] = scale * table[ids[r]], dequantized.  REQUIRES: 0 <= ids[r] < table.n_rows().
   virtual void embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
+                     int64_t out_stride) = 0;
+  // The same bits from the table's packed form: with a tied output head there is no other.
+  virtual void embed(const PackedWeight& table, std::span<const int32_t> ids, float scale, float* out,
                      int64_t out_stride) = 0;
 
   // out = x / sqrt(mean(x^2) + eps) * weight, for n_groups groups of `dim` adjacent values in each row

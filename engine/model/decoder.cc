@@ -63,7 +63,11 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   for (int64_t row = 0; row < n_rows; ++row) {
     if (batch.positions[static_cast<size_t>(row)] == 0) plan_.start_rows.push_back(row);
   }
-  backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  if (weights_.embedding.data != nullptr) {
+    backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  } else {
+    backend_.embed(*weights_.head, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  }
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
     if (abandon && abandon()) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;

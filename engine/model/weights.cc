@@ -1,10 +1,16 @@
 #include "engine/model/weights.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <set>
 
+#include "engine/memory.h"
 #include "gguf/printable.h"
 #include "kernels/check.h"
 #include "kernels/error.h"
@@ -185,33 +191,42 @@ class Loader {
   void set_total(int64_t bytes) { total_ = bytes; }
 
   std::vector<float> vector(const TensorView& tensor) {
-    out_.bytes += tensor.data == nullptr ? 0 : tensor.n_elements() * static_cast<int64_t>(sizeof(float));
-    count(tensor);
-    return floats(tensor);
+    if (tensor.data == nullptr) return {};
+    out_.bytes += tensor.n_elements() * static_cast<int64_t>(sizeof(float));
+    out_.n_params += tensor.n_elements();
+    std::vector<float> values = floats(tensor);
+    file_.release(tensor);
+    return values;
   }
 
-  // `shared`: the rows are read by someone else too, so the file's pages stay.
-  std::unique_ptr<PackedWeight> matrix(const TensorView& tensor, bool shared = false) {
+  std::unique_ptr<PackedWeight> matrix(const TensorView& tensor) {
     step(tensor);
-    std::unique_ptr<PackedWeight> packed = backend_.prepare(tensor);
-    if (packed->reads_source() && !options_.keep_mapped) packed = backend_.prepare(copy(tensor));
-    if (!packed->reads_source() && !shared && options_.release) file_.release(tensor);
+    std::unique_ptr<PackedWeight> packed =
+        backend_.prepare(tensor, [this](std::span<const std::byte> bytes) { file_.release(bytes); });
+    if (packed->reads_source()) packed = backend_.prepare(rows(tensor));
     out_.bytes += static_cast<int64_t>(packed->bytes());
-    if (!shared) count(tensor);
+    out_.n_params += tensor.n_elements();
     done_ += tensor.n_bytes();
     return packed;
   }
 
+  // What is read where it lies: in the file, or, if nothing may read that later, in a copy.
   TensorView rows(const TensorView& tensor) {
-    count(tensor);
-    return options_.keep_mapped ? tensor : copy(tensor);
+    TensorView view = options_.keep_mapped ? tensor : copy(tensor);
+    out_.sources.push_back(view);
+    return view;
   }
 
  private:
   TensorView copy(const TensorView& tensor) {
     const auto bytes = static_cast<size_t>(tensor.n_bytes());
     auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    std::memcpy(memory.get(), tensor.data, bytes);
+    constexpr size_t kPiece = 1 << 20;
+    for (size_t first = 0; first < bytes; first += kPiece) {
+      const size_t n = std::min(kPiece, bytes - first);
+      std::memcpy(memory.get() + first, tensor.data + first, n);
+      file_.release({tensor.data + first, n});
+    }
     TensorView view = tensor;
     view.data = memory.get();
     out_.copies.push_back(std::move(memory));
@@ -221,7 +236,6 @@ class Loader {
   void step(const TensorView& tensor) {
     if (progress_ && !progress_(done_, total_, tensor.name)) fail(ErrorKind::kInvalidInput, "interrupted");
   }
-  void count(const TensorView& tensor) { out_.n_params += tensor.data == nullptr ? 0 : tensor.n_elements(); }
 
   const gguf::File& file_;
   Backend& backend_;
@@ -267,7 +281,10 @@ Weights load_weights(const gguf::File& file, const ArchSpec& arch, Backend& back
   }
   loader.set_total(total);
 
-  weights.embedding = loader.rows(tensors.embedding);
+  if (!tied) {
+    weights.embedding = loader.rows(tensors.embedding);
+    weights.n_params += tensors.embedding.n_elements();
+  }
   weights.output_norm = loader.vector(tensors.output_norm);
   weights.rope_freqs = loader.vector(tensors.rope_freqs);
   check_rope_freqs(file, weights.rope_freqs);
@@ -294,9 +311,31 @@ Weights load_weights(const gguf::File& file, const ArchSpec& arch, Backend& back
     layer.down = loader.matrix(t.down);
     weights.layers.push_back(std::move(layer));
   }
-  weights.head = loader.matrix(head, tied);
+  weights.head = loader.matrix(head);
   if (progress && !progress(total, total, "done")) fail(ErrorKind::kInvalidInput, "interrupted");
   return weights;
+}
+
+std::string lock_weights(const Weights& weights, const std::string& path, Backend& backend) {
+  int error = backend.lock_weights();
+  int64_t bytes = weights.bytes;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const TensorView& source : weights.sources) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(source.data) / page * page;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(source.data) + static_cast<uintptr_t>(source.n_bytes());
+    if (weights.copies.empty()) bytes += source.n_bytes();  // else counted as memory already
+    if (error == 0 && ::mlock(reinterpret_cast<const void*>(start), end - start) != 0) error = errno;
+  }
+  if (error == 0) return "";
+  rlimit limit{};
+  const bool known = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  std::string text = str("cannot lock the ", bytes_text(bytes), " of weights of ", gguf::printable(path, 4096),
+                         " in memory: ", std::strerror(error));
+  if (known) {
+    text += str("; the limit is ", limit.rlim_cur / 1024,
+                " KiB: raise it with 'ulimit -l' or memlock in /etc/security/limits.conf");
+  }
+  return text;
 }
 
 }  // namespace loci

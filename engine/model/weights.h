@@ -27,26 +27,31 @@ struct LayerWeights {
 };
 
 struct Weights {
-  TensorView embedding;  // [vocab_size, dim], rows read where they lie
+  TensorView embedding;  // [vocab_size, dim], rows read where they lie; unset when tied: rows come from `head`
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;                    // [dim]
   std::vector<float> rope_freqs;                     // [n_rot / 2] divisors, or empty
   std::unique_ptr<PackedWeight> head;                // dim -> vocab_size
-  std::vector<std::unique_ptr<std::byte[]>> copies;  // what views and packed weights read when not the mapped file
+  std::vector<TensorView> sources;                   // read where they lie: in the mapped file or in `copies`
+  std::vector<std::unique_ptr<std::byte[]>> copies;  // of sources, when not the mapped file
   int64_t bytes = 0;                                 // memory held by all of it, the mapped file apart
   int64_t n_params = 0;                              // elements of all tensors in use
 };
 
 struct WeightOptions {
   bool keep_mapped = true;  // false: nothing reads the file after loading
-  bool release = true;      // give back the file's pages once they are converted
 };
 
 // Throws what load_weights would throw for missing, misshapen or uncomputable tensors, without converting any.
 // Returns the names of tensors that the architecture does not use.
 std::vector<std::string> check_weights(const gguf::File& file, const ArchSpec& arch);
 
+// The file's pages are given back while they are converted: there are never two copies of a matrix.
 Weights load_weights(const gguf::File& file, const ArchSpec& arch, Backend& backend, const WeightOptions& options,
                      const LoadProgress& progress = {});
+
+// Keeps what the weights compute with out of swap: everything that `backend` has prepared, and what they read where it
+// lies. Returns an empty string, or why not (the limit and how to raise it).
+std::string lock_weights(const Weights& weights, const std::string& path, Backend& backend);
 
 }  // namespace loci

@@ -39,8 +39,7 @@ std::unique_ptr<DraftModel> open_draft_model(const std::string& path, const Toke
 }
 
 void load_draft_weights(DraftModel& model, const EngineConfig& config, Backend& backend, const LoadProgress& progress) {
-  model.weights = load_weights(*model.file, model.arch, backend,
-                               {.keep_mapped = config.use_mmap, .release = !config.use_mlock}, progress);
+  model.weights = load_weights(*model.file, model.arch, backend, {.keep_mapped = config.use_mmap}, progress);
 }
 
 }  // namespace loci

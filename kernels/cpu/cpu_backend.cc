@@ -44,29 +44,44 @@ void CpuBackend::set_threads(int n_threads, int n_threads_batch) {
   if (!pool_ || pool_->size() != needed) pool_ = std::make_unique<ThreadPool>(needed);
 }
 
-std::unique_ptr<PackedWeight> CpuBackend::prepare(const TensorView& weight) {
-  return pack_weight(weight, arena_, *pool_, n_threads_batch_);
+std::unique_ptr<PackedWeight> CpuBackend::prepare(const TensorView& weight, const SourceRead& read) {
+  return pack_weight(weight, arena_, *pool_, n_threads_batch_, read);
 }
 
 std::shared_ptr<std::byte> CpuBackend::allocate(size_t bytes) { return allocate_huge(bytes); }
 
-void CpuBackend::embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
-                       int64_t out_stride) {
-  const int64_t dim = table.row_length();
+template <typename Write>
+void CpuBackend::embed_rows(std::span<const int32_t> ids, int64_t dim, float scale, float* out, int64_t out_stride,
+                            Write&& write) {
   const int64_t n_rows = static_cast<int64_t>(ids.size());
-  for (const int32_t id : ids) LOCI_CHECK(id >= 0 && id < table.n_rows(), "token id ", id, " of ", table.n_rows());
   // A row costs a microsecond or two: waking threads pays from some dozens of rows.
   const int n_threads = static_cast<int>(std::clamp<int64_t>(n_rows / 16, 1, n_threads_batch_));
   pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
     const auto [begin, end] = worker.part(n_rows);
     for (int64_t r = begin; r < end; ++r) {
       float* row = out + r * out_stride;
-      dequantize_row(table.type, table.row(ids[static_cast<size_t>(r)]), row, dim);
+      write(ids[static_cast<size_t>(r)], row);
       if (scale != 1.0f) {
         for (int64_t i = 0; i < dim; ++i) row[i] *= scale;
       }
     }
   });
+}
+
+void CpuBackend::embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
+                       int64_t out_stride) {
+  const int64_t dim = table.row_length();
+  for (const int32_t id : ids) LOCI_CHECK(id >= 0 && id < table.n_rows(), "token id ", id, " of ", table.n_rows());
+  embed_rows(ids, dim, scale, out, out_stride,
+             [&](int32_t id, float* row) { dequantize_row(table.type, table.row(id), row, dim); });
+}
+
+void CpuBackend::embed(const PackedWeight& table, std::span<const int32_t> ids, float scale, float* out,
+                       int64_t out_stride) {
+  const auto& weight = static_cast<const CpuWeight&>(table);
+  if (!weight.has_panels()) return embed(weight.source(), ids, scale, out, out_stride);
+  for (const int32_t id : ids) LOCI_CHECK(id >= 0 && id < weight.rows(), "token id ", id, " of ", weight.rows());
+  embed_rows(ids, weight.cols(), scale, out, out_stride, [&](int32_t id, float* row) { weight.dequantize(id, row); });
 }
 
 }  // namespace cpu

@@ -26,9 +26,12 @@ class CpuBackend final : public Backend {
   std::string describe() const override;
   void set_threads(int n_threads, int n_threads_batch) override;
   void force_precise(bool on) override { precise_ = always_precise_ || on; }
-  std::unique_ptr<PackedWeight> prepare(const TensorView& weight) override;
+  std::unique_ptr<PackedWeight> prepare(const TensorView& weight, const SourceRead& read) override;
+  int lock_weights() override { return arena_.lock(); }
   std::shared_ptr<std::byte> allocate(size_t bytes) override;
   void embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
+             int64_t out_stride) override;
+  void embed(const PackedWeight& table, std::span<const int32_t> ids, float scale, float* out,
              int64_t out_stride) override;
 
   void rms_norm(const float* x, int64_t x_stride, const float* weight, float eps, int64_t n_rows, int n_groups,
@@ -49,6 +52,10 @@ class CpuBackend final : public Backend {
   const KernelTable& kernels() const { return kernels_; }
 
  private:
+  // Calls write(id, out row) for every id and scales what it wrote.
+  template <typename Write>
+  void embed_rows(std::span<const int32_t> ids, int64_t dim, float scale, float* out, int64_t out_stride,
+                  Write&& write);
   // Threads for an operation over n_rows rows.
   int threads_for(int64_t n_rows) const { return n_rows > 1 ? n_threads_batch_ : n_threads_; }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/repack.h"
 #include "kernels/error.h"
+#include "kernels/quant/quant.h"
 
 namespace loci::cpu {
 
@@ -80,7 +81,20 @@ size_t panel_bytes(PanelType type, int64_t k) {
   return 0;
 }
 
-std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& arena, ThreadPool& pool, int n_threads) {
+void CpuWeight::dequantize(int64_t row, float* out) const {
+  // Through the file's own blocks, some at a time: no second set of dequantizers whose rounding could differ.
+  constexpr int64_t kElements = 1024;
+  std::byte blocks[kElements * sizeof(float)];
+  for (int64_t first = 0; first < k_; first += kElements) {
+    const int64_t n = std::min(kElements, k_ - first);
+    restore_row(type_, panel(row / kPanelRows), static_cast<int>(row % kPanelRows), first, n,
+                reinterpret_cast<uint8_t*>(blocks));
+    dequantize_row(source_type_, blocks, out + first, n);
+  }
+}
+
+std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& arena, ThreadPool& pool, int n_threads,
+                                       const SourceRead& read) {
   if (!traits(weight.type).can_dequantize) {
     fail(ErrorKind::kUnsupported, "tensor ", weight.name, ": type ", name(weight.type), " cannot be computed with");
   }
@@ -97,6 +111,7 @@ std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& are
     packed->source_ = weight;
     return packed;
   }
+  packed->source_type_ = weight.type;
   packed->type_ = *type;
   packed->panel_bytes_ = panel_bytes(*type, k);
   const int64_t n_panels = packed->n_panels();
@@ -105,11 +120,18 @@ std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& are
   const size_t stride = packed->panel_bytes_;
   pool.run(n_threads, [&](ThreadPool::Worker& worker) {
     const auto [begin, end] = worker.part(n_panels);
+    int64_t n_told = begin * kPanelRows;  // rows before this one were told of
     for (int64_t p = begin; p < end; ++p) {
       const int n_rows = static_cast<int>(std::min<int64_t>(kPanelRows, n - p * kPanelRows));
       const uint8_t* rows[kPanelRows];
       for (int r = 0; r < n_rows; ++r) rows[r] = reinterpret_cast<const uint8_t*>(weight.row(p * kPanelRows + r));
       repack_panel(*type, rows, n_rows, k, reinterpret_cast<uint8_t*>(panels + p * stride));
+      const int64_t n_done = p * kPanelRows + n_rows;
+      const int64_t bytes = (n_done - n_told) * weight.row_stride_bytes();
+      if (read && (bytes >= kReadPiece || p + 1 == end)) {
+        read({weight.row(n_told), static_cast<size_t>(bytes)});
+        n_told = n_done;
+      }
     }
   });
   return packed;

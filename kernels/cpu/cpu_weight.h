@@ -27,12 +27,15 @@ class CpuWeight final : public PackedWeight {
   bool is_quantized() const { return has_panels() && type_ < kPanelF32; }
   size_t panel_stride() const { return panel_bytes_; }  // bytes of one panel
   const uint8_t* panel(int64_t p) const { return reinterpret_cast<const uint8_t*>(panels_.get()) + p * panel_bytes_; }
+  // Row `row` in f32, the same bits as dequantize_row() of the file's.  REQUIRES: has_panels().
+  void dequantize(int64_t row, float* out) const;
   // The tensor in the file; only for weights without panels.
   const TensorView& source() const { return source_; }
 
  private:
-  friend std::unique_ptr<CpuWeight> pack_weight(const TensorView&, PanelArena&, ThreadPool&, int);
+  friend std::unique_ptr<CpuWeight> pack_weight(const TensorView&, PanelArena&, ThreadPool&, int, const SourceRead&);
   int64_t n_ = 0, k_ = 0;
+  DType source_type_ = DType::kF32;
   PanelType type_ = kPanelF32;
   size_t panel_bytes_ = 0;
   std::shared_ptr<std::byte> panels_;  // [n_panels][panel_bytes], or null
@@ -44,8 +47,11 @@ std::optional<PanelType> panel_type_of(DType type);
 // Bytes of one panel of K elements.
 size_t panel_bytes(PanelType type, int64_t k);
 
-// Repacks a matrix on n_threads threads. Throws Error(kUnsupported) naming the tensor if its type cannot be computed
-// with, Error(kInvalidInput) if its shape is no matrix.
-std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& arena, ThreadPool& pool, int n_threads);
+// Repacks a matrix on n_threads threads; `read`, if any, hears of every kReadPiece bytes or so of the source once they
+// are done with. Throws Error(kUnsupported) naming the tensor if its type cannot be computed with, Error(kInvalidInput)
+// if its shape is no matrix.
+inline constexpr int64_t kReadPiece = 1 << 20;
+std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& arena, ThreadPool& pool, int n_threads,
+                                       const SourceRead& read);
 
 }  // namespace loci::cpu

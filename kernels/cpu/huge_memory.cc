@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "kernels/error.h"
 
@@ -50,10 +51,20 @@ std::shared_ptr<std::byte> PanelArena::allocate(size_t bytes) {
     slab_bytes_ = std::max(kSlab, round_up(size, kHugePage));
     slab_ = allocate_huge(slab_bytes_);  // pages that nobody touches cost nothing
     used_bytes_ = 0;
+    slabs_.push_back({slab_, slab_bytes_});
   }
   std::shared_ptr<std::byte> piece(slab_, slab_.get() + used_bytes_);
   used_bytes_ += size;
   return piece;
+}
+
+int PanelArena::lock() const {
+  for (const Slab& slab : slabs_) {
+    const std::shared_ptr<std::byte> memory = slab.memory.lock();
+    // On fault: what a slab has left at its end stays untouched.
+    if (memory && mlock2(memory.get(), slab.bytes, MLOCK_ONFAULT) != 0) return errno;
+  }
+  return 0;
 }
 
 std::byte* ScratchBuffer::reserve(size_t bytes) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace loci::cpu {
 
@@ -15,8 +16,15 @@ std::shared_ptr<std::byte> allocate_huge(size_t bytes);
 class PanelArena {
  public:
   std::shared_ptr<std::byte> allocate(size_t bytes);
+  // Locks the slabs in memory, those parts that were or will be written: 0, or errno.
+  [[nodiscard]] int lock() const;
 
  private:
+  struct Slab {
+    std::weak_ptr<std::byte> memory;
+    size_t bytes;
+  };
+  std::vector<Slab> slabs_;  // all that were made
   std::shared_ptr<std::byte> slab_;
   size_t slab_bytes_ = 0;
   size_t used_bytes_ = 0;

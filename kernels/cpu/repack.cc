@@ -148,6 +148,121 @@ void put_q6_k(const uint8_t* src, int r, uint8_t* unit) {
   }
 }
 
+// The way back, the same parts in the same order: lane r of a unit into one block of the file. What is put together
+// from several parts of a unit is or-ed: the block is zero before.
+void take_nib(const uint8_t* nib, int r, uint8_t* q) {
+  for (int j = 0; j < 4; ++j) store32(q + 4 * j, load32(nib + 64 * j + 4 * r));
+}
+
+// 32 bytes whose low nibbles are one block and whose high nibbles another.
+void take_nib_pair(const uint8_t* low, const uint8_t* high, int r, uint8_t* q) {
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t l = load32(low + 64 * j + 4 * r), h = load32(high + 64 * j + 4 * r);
+    store32(q + 4 * j, (l & kLow4) | (h & kLow4) << 4);
+    store32(q + 16 + 4 * j, ((l >> 4) & kLow4) | (h & ~kLow4));
+  }
+}
+
+uint32_t take_hi_bits(const uint8_t* hi, int r) {
+  const uint32_t word = load32(hi + 4 * r);
+  uint32_t bits = 0;  // the factor brings bits 0, 8, 16, 24 together at 24..27
+  for (int j = 0; j < 8; ++j) bits |= ((((word >> j) & kLow1) * 0x01020408u) >> 24 & 15u) << (4 * j);
+  return bits;
+}
+
+void take_hi_bytes(const uint8_t* hi, int shift, int r, uint8_t* h) {
+  const uint32_t word = load32(hi + 4 * r);
+  for (int j = 0; j < 8; ++j) store32(h + 4 * j, load32(h + 4 * j) | ((word >> j) & kLow1) << shift);
+}
+
+void take_tops(const uint8_t* tops, int shift, int r, uint8_t* q) {
+  for (int v = 0; v < 2; ++v) {
+    const uint32_t word = load32(tops + 64 * v + 4 * r);
+    for (int j = 0; j < 4; ++j) {
+      uint8_t* at = q + 16 * v + 4 * j;
+      store32(at, load32(at) | ((word >> (2 * j)) & kLow2) << shift);
+    }
+  }
+}
+
+void take_packed(const uint8_t* packed, int n, int r, uint8_t* bytes) {
+  for (int j = 0; j < n; ++j) bytes[j] = packed[16 * j + r];
+}
+
+void take_q4_0(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  take_nib(unit + 32, r, dst + 2);
+}
+void take_q4_1(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  copy16(dst + 2, unit + 32 + 2 * r);
+  take_nib(unit + 64, r, dst + 4);
+}
+void take_q5_0(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  store32(dst + 2, take_hi_bits(unit + 32, r));
+  take_nib(unit + 96, r, dst + 6);
+}
+void take_q5_1(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  copy16(dst + 2, unit + 32 + 2 * r);
+  store32(dst + 4, take_hi_bits(unit + 64, r));
+  take_nib(unit + 128, r, dst + 8);
+}
+void take_q8_0(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  for (int g = 0; g < 8; ++g) store32(dst + 2 + 4 * g, load32(unit + 32 + 64 * g + 4 * r) ^ 0x80808080u);
+}
+void take_mxfp4(const uint8_t* unit, int r, uint8_t* dst) {
+  uint16_t scale;
+  std::memcpy(&scale, unit + 2 * r, sizeof(scale));
+  dst[0] = static_cast<uint8_t>(scale < 0x80 ? scale >> 6 : (scale >> 7) + 1);
+  take_nib(unit + 32, r, dst + 1);
+}
+void take_q2_k(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst + 80, unit + 2 * r);
+  copy16(dst + 82, unit + 32 + 2 * r);
+  take_packed(unit + 64, 16, r, dst);
+  for (int b = 0; b < 8; ++b) take_tops(unit + 320 + 128 * b, 2 * (b % 4), r, dst + 16 + 32 * (b / 4));
+}
+void take_q3_k(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst + 108, unit + 2 * r);
+  take_packed(unit + 32, 12, r, dst + 96);
+  for (int b = 0; b < 8; ++b) {
+    take_tops(unit + 224 + 192 * b, 2 * (b % 4), r, dst + 32 + 32 * (b / 4));
+    take_hi_bytes(unit + 224 + 192 * b + 128, b, r, dst);
+  }
+}
+void take_q4_k(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  copy16(dst + 2, unit + 32 + 2 * r);
+  take_packed(unit + 64, 12, r, dst + 4);
+  for (int pair = 0; pair < 4; ++pair) {
+    const uint8_t* low = unit + 256 + 512 * pair;
+    take_nib_pair(low, low + 256, r, dst + 16 + 32 * pair);
+  }
+}
+void take_q5_k(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst, unit + 2 * r);
+  copy16(dst + 2, unit + 32 + 2 * r);
+  take_packed(unit + 64, 12, r, dst + 4);
+  for (int b = 0; b < 8; ++b) {
+    const uint8_t* group = unit + 256 + 320 * b;
+    take_hi_bytes(group, b, r, dst + 16);
+    if (b % 2 == 0) take_nib_pair(group + 64, group + 320 + 64, r, dst + 48 + 16 * b);
+  }
+}
+void take_q6_k(const uint8_t* unit, int r, uint8_t* dst) {
+  copy16(dst + 208, unit + 2 * r);
+  take_packed(unit + 32, 16, r, dst + 192);
+  for (int b = 0; b < 8; ++b) {
+    const uint8_t* group = unit + 288 + 384 * b;
+    const int half = b / 4, quarter = b % 4;
+    if (quarter < 2) take_nib_pair(group, group + 2 * 384, r, dst + 64 * half + 32 * quarter);
+    take_tops(group + 256, 2 * quarter, r, dst + 128 + 32 * half);
+  }
+}
+
 template <void (*kPut)(const uint8_t*, int, uint8_t*)>
 void repack_units(const uint8_t* const* rows, int n_rows, int64_t n_units, int block_bytes, int unit_bytes,
                   uint8_t* panel) {
@@ -166,6 +281,20 @@ void transpose(const uint8_t* const* rows, int n_rows, int64_t k, uint8_t* panel
         std::memcpy(panel + (i * kPanelRows + r) * sizeof(T), rows[r] + i * sizeof(T), sizeof(T));
       }
     }
+  }
+}
+
+template <void (*kTake)(const uint8_t*, int, uint8_t*)>
+void restore_units(const uint8_t* panel, int lane, int64_t first, int64_t n_units, int block_bytes, int unit_bytes,
+                   uint8_t* blocks) {
+  std::memset(blocks, 0, static_cast<size_t>(n_units * block_bytes));
+  for (int64_t u = 0; u < n_units; ++u) kTake(panel + (first + u) * unit_bytes, lane, blocks + u * block_bytes);
+}
+
+template <typename T>
+void restore_floats(const uint8_t* panel, int lane, int64_t first, int64_t n, uint8_t* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    std::memcpy(out + i * sizeof(T), panel + ((first + i) * kPanelRows + lane) * sizeof(T), sizeof(T));
   }
 }
 
@@ -202,6 +331,43 @@ void repack_panel(PanelType type, const uint8_t* const* rows, int n_rows, int64_
     case kPanelF16:
     case kPanelBF16:
       return transpose<uint16_t>(rows, n_rows, k, panel);
+    case kPanelTypeCount:
+      break;
+  }
+  LOCI_CHECK(false, "no panel form: ", static_cast<int>(type));
+}
+
+void restore_row(PanelType type, const uint8_t* panel, int lane, int64_t first, int64_t n, uint8_t* blocks) {
+  switch (type) {
+    case kPanelQ4_0:
+      return restore_units<take_q4_0>(panel, lane, first / 32, n / 32, 18, 288, blocks);
+    case kPanelQ4_1:
+      return restore_units<take_q4_1>(panel, lane, first / 32, n / 32, 20, 320, blocks);
+    case kPanelQ5_0:
+      return restore_units<take_q5_0>(panel, lane, first / 32, n / 32, 22, 352, blocks);
+    case kPanelQ5_1:
+      return restore_units<take_q5_1>(panel, lane, first / 32, n / 32, 24, 384, blocks);
+    case kPanelQ8_0:
+      return restore_units<take_q8_0>(panel, lane, first / 32, n / 32, 34, 544, blocks);
+    case kPanelIQ4_NL:
+      return restore_units<take_q4_0>(panel, lane, first / 32, n / 32, 18, 288, blocks);
+    case kPanelMXFP4:
+      return restore_units<take_mxfp4>(panel, lane, first / 32, n / 32, 17, 288, blocks);
+    case kPanelQ2_K:
+      return restore_units<take_q2_k>(panel, lane, first / 256, n / 256, 84, 1344, blocks);
+    case kPanelQ3_K:
+      return restore_units<take_q3_k>(panel, lane, first / 256, n / 256, 110, 1760, blocks);
+    case kPanelQ4_K:
+      return restore_units<take_q4_k>(panel, lane, first / 256, n / 256, 144, 2304, blocks);
+    case kPanelQ5_K:
+      return restore_units<take_q5_k>(panel, lane, first / 256, n / 256, 176, 2816, blocks);
+    case kPanelQ6_K:
+      return restore_units<take_q6_k>(panel, lane, first / 256, n / 256, 210, 3360, blocks);
+    case kPanelF32:
+      return restore_floats<uint32_t>(panel, lane, first, n, blocks);
+    case kPanelF16:
+    case kPanelBF16:
+      return restore_floats<uint16_t>(panel, lane, first, n, blocks);
     case kPanelTypeCount:
       break;
   }

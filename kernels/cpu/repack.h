@@ -1,4 +1,4 @@
-// Repacking: rows of a GGUF tensor into 16-row panels (panel_format.h).
+// Repacking: rows of a GGUF tensor into 16-row panels (panel_format.h), and single rows back.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,5 +12,9 @@ namespace loci::cpu {
 //   k         elements per row, a multiple of the type's block
 //   panel     panel_bytes(type, k); lanes n_rows .. 15 are left as they are (zero in fresh memory)
 void repack_panel(PanelType type, const uint8_t* const* rows, int n_rows, int64_t k, uint8_t* panel);
+
+// The way back, byte for byte: elements [first, first + n) of the row in lane `lane`, as the file's blocks.
+//   first, n  multiples of the type's block
+void restore_row(PanelType type, const uint8_t* panel, int lane, int64_t first, int64_t n, uint8_t* blocks);
 
 }  // namespace loci::cpu

@@ -57,7 +57,7 @@ class ReferenceBackend final : public Backend {
   std::string describe() const override { return "reference, 1 thread"; }
   void set_threads(int, int) override {}
 
-  std::unique_ptr<PackedWeight> prepare(const TensorView& weight) override {
+  std::unique_ptr<PackedWeight> prepare(const TensorView& weight, const SourceRead& read) override {
     auto dense = std::make_unique<DenseWeight>();
     dense->n_rows = weight.n_rows();
     dense->n_cols = weight.row_length();
@@ -65,6 +65,7 @@ class ReferenceBackend final : public Backend {
     for (int64_t row = 0; row < dense->n_rows; ++row) {
       dequantize_row(weight.type, weight.row(row), dense->values.data() + row * dense->n_cols, dense->n_cols);
     }
+    if (read) read({weight.data, static_cast<size_t>(weight.n_bytes())});
     return dense;
   }
 
@@ -82,6 +83,15 @@ class ReferenceBackend final : public Backend {
       float* row = out + static_cast<int64_t>(r) * out_stride;
       dequantize_row(table.type, table.row(ids[r]), row, table.row_length());
       for (int64_t i = 0; i < table.row_length(); ++i) row[i] *= scale;
+    }
+  }
+
+  void embed(const PackedWeight& table, std::span<const int32_t> ids, float scale, float* out,
+             int64_t out_stride) override {
+    const auto& dense = static_cast<const DenseWeight&>(table);
+    for (size_t r = 0; r < ids.size(); ++r) {
+      const float* row = dense.values.data() + ids[r] * dense.n_cols;
+      for (int64_t i = 0; i < dense.n_cols; ++i) out[static_cast<int64_t>(r) * out_stride + i] = row[i] * scale;
     }
   }
 

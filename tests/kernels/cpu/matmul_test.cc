@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_weight.h"
@@ -448,6 +449,43 @@ TEST(Embed, DequantizesAndScales) {
       }
       ASSERT_EQ(out[r * 300 + 256], -1.0f);
     }
+  }
+}
+
+// Tied models read embedding rows out of the output head's panels: not one bit may differ from the file's rows.
+TEST(Embed, ReadsThePackedFormBitForBit) {
+  const auto backend = make(false, 2);
+  for (const DType type : test::weight_types()) {
+    for (const int64_t dim : {int64_t{256}, int64_t{1280}}) {  // 1280: more than is restored at a time
+      const RandomWeight table = random_weight(type, 35, dim, 79);
+      const auto packed = backend->prepare(table.view);
+      std::vector<int32_t> ids;
+      for (int32_t i = 0; i < 70; ++i) ids.push_back(i * 11 % 35);
+      const auto width = static_cast<size_t>(dim);
+      std::vector<float> expected(ids.size() * width), out(expected.size());
+      for (const float scale : {1.0f, 2.5f}) {
+        backend->embed(table.view, ids, scale, expected.data(), dim);
+        backend->embed(*packed, ids, scale, out.data(), dim);
+        ASSERT_EQ(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)), 0) << name(type) << ' ' << dim;
+      }
+    }
+  }
+}
+
+TEST(Prepare, TellsOnceWhatItHasRead) {
+  const auto backend = make(false, 3);
+  for (const int64_t n : {int64_t{5}, int64_t{3000}}) {
+    const RandomWeight w = random_weight(DType::kF16, n, 640, 83);
+    std::mutex mutex;
+    std::vector<int> told(w.bytes.size(), 0);
+    size_t longest = 0;
+    (void)backend->prepare(w.view, [&](std::span<const std::byte> bytes) {
+      const std::lock_guard lock(mutex);
+      longest = std::max(longest, bytes.size());
+      for (const std::byte& byte : bytes) ++told[static_cast<size_t>(&byte - w.bytes.data())];
+    });
+    EXPECT_EQ(std::count(told.begin(), told.end(), 1), static_cast<int64_t>(told.size()));
+    EXPECT_LE(longest, (size_t{1} << 20) + 16 * 640 * 2);
   }
 }
 
