@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/kv_format/kv_layer.h"
+#include "kernels/thread_placement.h"
 
 namespace loci {
 
@@ -41,7 +42,9 @@ struct EngineConfig {
   int n_ubatch = 512;       // most rows of one forward pass
   int n_threads = 0;        // 0: auto
   int n_threads_batch = 0;  // 0: as n_threads
-  bool precise = false;     // f32 activations; main/ then asks for f32 K/V too, unless told otherwise
+  ThreadPlacement placement = {};
+  BatchPlacement placement_batch = {};
+  bool precise = false;  // f32 activations; main/ then asks for f32 K/V too, unless told otherwise
   bool use_mmap = true;
   bool use_mlock = false;
   int max_sequences = 1;  // sequences that may be live at once, each of at most n_ctx tokens

@@ -529,11 +529,14 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   }
   n_pool_pages(kv_layers, impl.config);  // refused before minutes are spent on the weights
   check_weight_memory(*impl.file);
-  impl.backend = backend != nullptr ? std::move(backend)
-                                    : make_cpu_backend({.n_threads = impl.config.n_threads,
-                                                        .n_threads_batch = impl.config.n_threads_batch,
-                                                        .precise = impl.config.precise,
-                                                        .share_prefixes = impl.config.share_prefixes});
+  impl.backend = backend != nullptr
+                     ? std::move(backend)
+                     : make_cpu_backend({.n_threads = impl.config.n_threads,
+                                         .n_threads_batch = impl.config.n_threads_batch,
+                                         .precise = impl.config.precise,
+                                         .share_prefixes = impl.config.share_prefixes,
+                                         .placement = impl.config.placement,
+                                         .placement_batch = impl.config.placement_batch.over(impl.config.placement)});
   impl.weights = load_weights(*impl.file, impl.arch, *impl.backend, {.keep_mapped = impl.config.use_mmap}, progress);
   if (draft_model != nullptr) {
     check_weight_memory(*draft_model->file);

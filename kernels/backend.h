@@ -17,6 +17,7 @@
 
 #include "kernels/kv_format/kv_layer.h"
 #include "kernels/tensor.h"
+#include "kernels/thread_placement.h"
 
 namespace loci {
 
@@ -141,10 +142,12 @@ class Backend {
 };
 
 struct CpuBackendConfig {
-  int n_threads = 0;           // 0: physical cores this process may use (affinity mask, cgroup quota)
-  int n_threads_batch = 0;     // 0: as n_threads
-  bool precise = false;        // f32 activations: no activation quantization
-  bool share_prefixes = true;  // attention reads the pages that sequences share once; never changes a result
+  int n_threads = 0;               // 0: physical cores this process may use (affinity mask, cgroup quota)
+  int n_threads_batch = 0;         // 0: as n_threads
+  bool precise = false;            // f32 activations: no activation quantization
+  bool share_prefixes = true;      // attention reads the pages that sequences share once; never changes a result
+  ThreadPlacement placement = {};  // of the threads for one row per sequence
+  ThreadPlacement placement_batch = {};
 };
 
 // Throws Error(kInvalidInput) when LOCI_ISA names an instruction set that is unknown or that this CPU lacks.

@@ -5,6 +5,7 @@
 
 #include "kernels/error.h"
 #include "main/cli.h"
+#include "main/options.h"
 
 namespace loci::cli {
 namespace {
@@ -129,8 +130,8 @@ std::vector<BenchSetup> BenchOptions::setups() const {
         for (KvFormat k : k_formats)
           for (KvFormat v : v_formats)
             for (int64_t n_threads : thread_counts)
-              all.push_back(
-                  {path, static_cast<int>(n_batch), static_cast<int>(n_ubatch), static_cast<int>(n_threads), k, v});
+              all.push_back({path, static_cast<int>(n_batch), static_cast<int>(n_ubatch), static_cast<int>(n_threads),
+                             k, v, placement});
   return all;
 }
 
@@ -187,8 +188,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   app.add_flag("--no-roofline", options.no_roofline, "do not measure what the machine can do (half a second)");
   app.add_flag("--precise", options.precise, "f32 activations");
   app.add_option("--delay", options.delay_s, "seconds to wait between tests")->check(CLI::Range(0, 3600));
-  app.add_option("--prio", options.priority, "scheduling priority: -1 low, 0 normal; more needs rights")
-      ->check(CLI::Range(-1, 3));
+  add_placement_options(app, options.placement);
 }
 
 }  // namespace loci::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kv_format/kv_layer.h"
+#include "kernels/thread_placement.h"
 
 namespace loci::cli {
 
@@ -29,6 +30,7 @@ struct BenchSetup {
   std::string model_path;
   int n_batch = 0, n_ubatch = 0, n_threads = 0;
   KvFormat k_format = KvFormat::kF16, v_format = KvFormat::kF16;
+  ThreadPlacement placement = {};
 };
 
 struct BenchOptions {
@@ -36,7 +38,8 @@ struct BenchOptions {
   int64_t repetitions = 5;
   std::string output = "md", output_stderr = "none";
   bool progress = false, no_warmup = false, precise = false, no_roofline = false;
-  int64_t delay_s = 0, priority = 0;
+  int64_t delay_s = 0;
+  ThreadPlacement placement;
 
   std::vector<BenchSetup> setups() const;
   std::vector<BenchTest> tests() const;

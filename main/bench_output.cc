@@ -41,6 +41,17 @@ std::string backend(const ModelInfo& model) { return model.backend.substr(0, mod
 
 std::string cpu_name() { return list_devices().front().name; }
 
+// "0x0" when threads may run anywhere.
+std::string cpu_mask(const std::vector<int>& cpus) {
+  std::string digits(cpus.empty() ? 1 : static_cast<size_t>(cpus.back()) / 4 + 1, '0');
+  for (const int cpu : cpus) {
+    char& digit = digits[digits.size() - 1 - static_cast<size_t>(cpu) / 4];
+    const int value = (digit <= '9' ? digit - '0' : digit - 'a' + 10) | 1 << cpu % 4;
+    digit = "0123456789abcdef"[value];
+  }
+  return "0x" + digits;
+}
+
 // The row as ordered key and value; the keys are llama-bench's. Fields of devices that this build does not have
 // hold what llama-bench prints for a CPU-only run.
 nlohmann::ordered_json fields(const BenchRow& row) {
@@ -57,9 +68,9 @@ nlohmann::ordered_json fields(const BenchRow& row) {
   out["n_batch"] = row.setup.n_batch;
   out["n_ubatch"] = row.setup.n_ubatch;
   out["n_threads"] = row.setup.n_threads;
-  out["cpu_mask"] = "0x0";
-  out["cpu_strict"] = false;
-  out["poll"] = 0;
+  out["cpu_mask"] = cpu_mask(row.setup.placement.cpus);
+  out["cpu_strict"] = row.setup.placement.strict;
+  out["poll"] = row.setup.placement.poll;
   out["type_k"] = std::string(name(row.setup.k_format));
   out["type_v"] = std::string(name(row.setup.v_format));
   out["n_gpu_layers"] = 0;

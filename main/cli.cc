@@ -30,9 +30,9 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 // Names that people write with one dash; CLI11 knows one-letter short flags only, so they are declared with two.
-constexpr std::string_view kOneDash[] = {"ngl", "ctk", "ctv",  "ub",  "tb", "fa", "lv", "cnv",  "no-cnv",
-                                         "st",  "sys", "sysf", "mli", "sp", "if", "lm", "nkvo", "dev",
-                                         "bf",  "rea", "fit",  "pg",  "oe", "md", "np"};
+constexpr std::string_view kOneDash[] = {"ngl", "ctk",  "ctv", "ub", "tb", "fa", "lv",   "cnv", "no-cnv", "st",
+                                         "sys", "sysf", "mli", "sp", "if", "lm", "nkvo", "dev", "bf",     "rea",
+                                         "fit", "pg",   "oe",  "md", "np", "Cr", "Cb",   "Crb"};
 
 bool has_one_dash(const std::string& long_name) {
   return std::find(std::begin(kOneDash), std::end(kOneDash), long_name) != std::end(kOneDash);

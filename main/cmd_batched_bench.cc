@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_count.h"
+#include "kernels/cpu/placement.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/bench_batched.h"
@@ -62,9 +63,11 @@ int cmd_batched_bench(const std::vector<std::string>& args) {
   if (config.n_ctx > 0) n_tokens = config.n_ctx;
   config.n_ctx = std::min(n_tokens, std::max<int64_t>(longest, config.n_batch));
   if (config.kv.budget_bytes == 0) config.kv.budget_bytes = kv_pool_bytes(config.model_path, config.kv, n_tokens);
-  const int n_threads = config.n_threads > 0 ? config.n_threads : cpu::default_thread_count();
+  const int n_threads = config.n_threads > 0
+                            ? config.n_threads
+                            : cpu::default_thread_count(cpu::placement_cpus(config.placement, cpu::read_machine()));
   std::optional<cpu::Roofline> roofline;
-  if (!flags.no_roofline && flags.output == "jsonl") roofline = cpu::measure_roofline(n_threads);
+  if (!flags.no_roofline && flags.output == "jsonl") roofline = cpu::measure_roofline(n_threads, config.placement);
   const std::unique_ptr<Engine> engine = Engine::load(config);
   const ModelWork matrices = count_matrices(gguf::File::open(config.model_path), engine->arch());
   if (!flags.no_warmup) run_batched(*engine, matrices, {std::min<int64_t>(16, config.n_ctx / 2), 0, 1, false});

@@ -1,6 +1,4 @@
 // loci bench: tokens per second of prefill and decode, in the shape of llama-bench.
-#include <sys/resource.h>
-
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -8,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "kernels/cpu/cpu_count.h"
+#include "kernels/cpu/placement.h"
 #include "kernels/cpu/roofline.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
@@ -119,14 +118,6 @@ std::string now_utc() {
   return text;
 }
 
-void set_priority(int64_t priority) {
-  if (priority == 0) return;
-  constexpr int kNice[] = {5, 0, -5, -10, -20};  // for -1 .. 3
-  if (setpriority(PRIO_PROCESS, 0, kNice[priority + 1]) != 0) {
-    log_warn("--prio ", priority, ": not permitted; the priority stays normal");
-  }
-}
-
 }  // namespace
 
 int cmd_bench(const std::vector<std::string>& args) {
@@ -139,7 +130,6 @@ int cmd_bench(const std::vector<std::string>& args) {
   std::vector<BenchSetup> setups = options.setups();
   const std::vector<BenchTest> tests = options.tests();
   for (BenchSetup& setup : setups) setup.model_path = resolve_model(setup.model_path);
-  set_priority(options.priority);
 
   std::vector<std::unique_ptr<BenchPrinter>> printers;
   printers.push_back(make_bench_printer(options.output, setups, stdout));
@@ -147,11 +137,12 @@ int cmd_bench(const std::vector<std::string>& args) {
   for (const auto& printer : printers) printer->begin();
 
   // Before any model is loaded: memory and cores are free.
+  const cpu::CpuIds cpus = cpu::placement_cpus(options.placement, cpu::read_machine());
   std::map<int, cpu::Roofline> rooflines;
   for (BenchSetup& setup : setups) {
-    if (setup.n_threads == 0) setup.n_threads = cpu::default_thread_count();
+    if (setup.n_threads == 0) setup.n_threads = cpu::default_thread_count(cpus);
     if (options.no_roofline || rooflines.contains(setup.n_threads)) continue;
-    rooflines[setup.n_threads] = cpu::measure_roofline(setup.n_threads);
+    rooflines[setup.n_threads] = cpu::measure_roofline(setup.n_threads, options.placement);
   }
 
   bool first_test = true;
@@ -161,6 +152,7 @@ int cmd_bench(const std::vector<std::string>& args) {
     config.n_batch = setup.n_batch;
     config.n_ubatch = setup.n_ubatch;
     config.n_threads = setup.n_threads;
+    config.placement = setup.placement;
     config.kv.k_format = setup.k_format;
     config.kv.v_format = setup.v_format;
     config.precise = options.precise;

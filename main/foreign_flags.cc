@@ -19,7 +19,7 @@ constexpr ForeignFlags kForeign[] = {
      "this command runs on the CPU alone"},
     {"C cpu-mask Cr cpu-range cpu-strict prio poll Cb cpu-mask-batch Crb cpu-range-batch cpu-strict-batch prio-batch "
      "poll-batch numa",
-     "thread placement is left to the operating system"},
+     "this command does not compute with the model, or has one kind of threads"},
     {"lora lora-scaled lora-base control-vector control-vector-scaled control-vector-layer-range "
      "lora-init-without-apply",
      "adapters are not implemented"},

@@ -187,6 +187,8 @@ void add_model_options(CLI::App& app, EngineConfig& config) {
       ->check(CLI::Range(-1, 1024))
       ->group(kModelGroup)
       ->type_name("N");
+  add_placement_options(app, config.placement);
+  add_batch_placement_options(app, config.placement_batch);
   // Declared before -ctk and -ctv: CLI11 runs the callbacks in this order, so that those win over --precise.
   app.add_flag_callback(
          "--precise",

@@ -17,10 +17,15 @@ class App;
 }
 namespace loci::cli {
 
-// -m -c -b -ub -t -tb -ctk -ctv --precise --mlock --no-mmap -lm --rope-... --yarn-... --override-kv, and the
-// device flags (-ngl, -fa, ...) in so far as they ask for what happens anyway.
-// After parse(), config.model_path is as given; the command passes it through resolve_model().
+// -m -c -b -ub -t -tb (and where threads run) -ctk -ctv --precise --mlock --no-mmap -lm --rope-... --yarn-...
+// --override-kv, and the device flags (-ngl, -fa, ...) in so far as they ask for what happens anyway. After parse(),
+// config.model_path is as given; the command passes it through resolve_model().
 void add_model_options(CLI::App& app, EngineConfig& config);
+
+// -C -Cr --cpu-strict --prio --poll --numa. Which of the CPUs there are is found out when the engine is made.
+void add_placement_options(CLI::App& app, ThreadPlacement& placement);
+// -Cb -Crb --cpu-strict-batch --prio-batch --poll-batch.
+void add_batch_placement_options(CLI::App& app, BatchPlacement& placement);
 
 // -m alone, for commands that read a file and load no model.
 void add_model_path_option(CLI::App& app, std::string& path);

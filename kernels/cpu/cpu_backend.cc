@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_count.h"
+#include "kernels/log.h"
 #include "kernels/quant/quant.h"
 
 namespace loci {
@@ -25,7 +26,10 @@ CpuBackend::CpuBackend(const CpuBackendConfig& config)
     : kernels_(choose_kernels()),
       always_precise_(config.precise),
       share_prefixes_(config.share_prefixes),
-      precise_(config.precise) {
+      precise_(config.precise),
+      placement_(config.placement),
+      placement_batch_(config.placement_batch),
+      machine_(read_machine()) {
   set_threads(config.n_threads, config.n_threads_batch);
 }
 
@@ -36,15 +40,40 @@ std::string CpuBackend::describe() const {
 }
 
 void CpuBackend::set_threads(int n_threads, int n_threads_batch) {
+  const std::string suffix = placement_batch_.cpus == placement_.cpus ? "" : "-batch";
   n_threads_ = checked_threads("number of threads", n_threads);
-  if (n_threads_ == 0) n_threads_ = default_thread_count();
+  if (n_threads_ == 0) n_threads_ = default_thread_count(placement_cpus(placement_, machine_));
   n_threads_batch_ = checked_threads("number of batch threads", n_threads_batch);
-  if (n_threads_batch_ == 0) n_threads_batch_ = n_threads_;
+  if (n_threads_batch_ == 0) {
+    const bool as_other = n_threads > 0 || suffix.empty();
+    n_threads_batch_ = as_other ? n_threads_ : default_thread_count(placement_cpus(placement_batch_, machine_, suffix));
+  }
   const int needed = std::max(n_threads_, n_threads_batch_);
-  if (!pool_ || pool_->size() != needed) pool_ = std::make_unique<ThreadPool>(needed);
+  const auto make_mode = [&](const ThreadPlacement& placement, int n, const std::string& flag_suffix) {
+    for (const std::string& warning : plan_placement(placement, machine_, n, flag_suffix).warnings) log_warn(warning);
+    return plan_placement(placement, machine_, needed, flag_suffix).mode;
+  };
+  std::vector<PoolMode> modes;
+  if (placement_batch_ == placement_) {
+    modes.push_back(make_mode(placement_, needed, ""));
+  } else {
+    modes.push_back(make_mode(placement_, n_threads_, ""));
+    modes.push_back(make_mode(placement_batch_, n_threads_batch_, suffix));
+    // Threads that one of them binds have to be freed by the other.
+    for (size_t i = 0; i < 2; ++i) {
+      if (modes[i].cpus.empty() && !modes[1 - i].cpus.empty()) {
+        modes[i].cpus.assign(static_cast<size_t>(needed), machine_.usable);
+      }
+    }
+  }
+  if (pool_ && pool_->size() == needed && pool_->modes() == modes) return;
+  pool_.reset();  // gives the calling thread back what it had
+  batch_mode_ = modes.size() - 1;
+  pool_ = std::make_unique<ThreadPool>(needed, std::move(modes));
 }
 
 std::unique_ptr<PackedWeight> CpuBackend::prepare(const TensorView& weight, const SourceRead& read) {
+  pool_->set_mode(batch_mode_);
   return pack_weight(weight, arena_, *pool_, n_threads_batch_, read);
 }
 
@@ -56,6 +85,7 @@ void CpuBackend::embed_rows(std::span<const int32_t> ids, int64_t dim, float sca
   const int64_t n_rows = static_cast<int64_t>(ids.size());
   // A row costs a microsecond or two: waking threads pays from some dozens of rows.
   const int n_threads = static_cast<int>(std::clamp<int64_t>(n_rows / 16, 1, n_threads_batch_));
+  pool_->set_mode(n_rows > 1 ? batch_mode_ : 0);
   pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
     const auto [begin, end] = worker.part(n_rows);
     for (int64_t r = begin; r < end; ++r) {

@@ -56,8 +56,11 @@ class CpuBackend final : public Backend {
   template <typename Write>
   void embed_rows(std::span<const int32_t> ids, int64_t dim, float scale, float* out, int64_t out_stride,
                   Write&& write);
-  // Threads for an operation over n_rows rows.
-  int threads_for(int64_t n_rows) const { return n_rows > 1 ? n_threads_batch_ : n_threads_; }
+  // Threads for an operation over n_rows rows; they are placed accordingly.
+  int threads_for(int64_t n_rows) {
+    pool_->set_mode(n_rows > 1 ? batch_mode_ : 0);
+    return n_rows > 1 ? n_threads_batch_ : n_threads_;
+  }
 
   const KernelTable& kernels_;
   const bool always_precise_;
@@ -66,7 +69,10 @@ class CpuBackend final : public Backend {
   int64_t kv_bytes_read_ = 0;
   int n_threads_ = 1;
   int n_threads_batch_ = 1;
+  const ThreadPlacement placement_, placement_batch_;
+  const Machine machine_;
   std::unique_ptr<ThreadPool> pool_;  // max of the two counts
+  size_t batch_mode_ = 0;             // its mode for more than one row
   PanelArena arena_;                  // where prepare() puts panels
   ScratchBuffer tiles_;               // activation tiles of the matmul in progress
   AttentionWorkspace attention_;      // plan and per-thread memory of attention

@@ -12,16 +12,10 @@
 namespace loci::cpu {
 namespace {
 
-// Cores behind the logical CPUs of the affinity mask: hardware threads of one core count once.
-int cores_in_affinity_mask() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) {
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  }
+// Hardware threads of one core count once.
+int cores_behind(const std::vector<int>& cpus) {
   std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
+  for (const int cpu : cpus) {
     std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
     std::string siblings;
     if (!std::getline(file, siblings) || siblings.empty()) siblings = "cpu" + std::to_string(cpu);
@@ -84,17 +78,28 @@ int cgroup_limit() {
 
 }  // namespace
 
-int usable_cpus() {
+std::vector<int> usable_cpu_ids() {
+  std::vector<int> cpus;
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return CPU_COUNT(&mask);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+    }
+  } else {
+    for (unsigned cpu = 0; cpu < std::max(1u, std::thread::hardware_concurrency()); ++cpu) {
+      cpus.push_back(static_cast<int>(cpu));
+    }
+  }
+  return cpus;
 }
 
-int default_thread_count() {
-  const int cores = cores_in_affinity_mask();
+int default_thread_count(const std::vector<int>& cpus) {
+  const int cores = cores_behind(cpus);
   const int limit = cgroup_limit();
   return limit > 0 ? std::min(cores, limit) : cores;
 }
+
+int default_thread_count() { return default_thread_count(usable_cpu_ids()); }
 
 }  // namespace loci::cpu

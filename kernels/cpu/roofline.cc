@@ -104,12 +104,12 @@ double read_rate(ThreadPool& pool, const RooflineKernels& kernels) {
 
 }  // namespace
 
-Roofline measure_roofline(int n_threads) {
+Roofline measure_roofline(int n_threads, const ThreadPlacement& placement) {
   Roofline out;
   out.isa = choose_kernels().name;
   out.n_threads = n_threads;
   const RooflineKernels& kernels = roofline_kernels(out.isa);
-  ThreadPool pool(n_threads);
+  ThreadPool pool(n_threads, {plan_placement(placement, read_machine(), n_threads).mode});
   out.read_bytes = read_rate(pool, kernels);
   out.int8_macs = peak(pool, kernels.int8, kernels.int8_macs_per_round);
   out.f32_macs = peak(pool, kernels.f32, kernels.f32_macs_per_round);

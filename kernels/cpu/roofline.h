@@ -3,6 +3,8 @@
 #pragma once
 #include <string>
 
+#include "kernels/thread_placement.h"
+
 namespace loci::cpu {
 
 struct Roofline {
@@ -16,7 +18,7 @@ struct Roofline {
 };
 
 // Takes about half a second and 256 MiB. The best of several short runs: others on the machine can only slow one down.
-// Throws what choose_kernels() and allocate_huge() throw.
-Roofline measure_roofline(int n_threads);
+// Throws what choose_kernels(), plan_placement() and allocate_huge() throw.
+Roofline measure_roofline(int n_threads, const ThreadPlacement& placement = {});
 
 }  // namespace loci::cpu

@@ -1,6 +1,7 @@
 """Flags, exit codes and error messages of the program, without real models."""
 import ctypes
 import os
+import re
 import resource
 import subprocess
 import unittest
@@ -34,7 +35,7 @@ class Flags(TestCase):
         self.assert_error(run("rum"), "rum")
 
     def test_flag_of_another_program_is_not_supported(self):
-        for flag in ("-hf", "--lora", "--mmproj", "--grammar", "-ts", "--numa"):
+        for flag in ("-hf", "--lora", "--mmproj", "--grammar", "-ts"):
             self.assert_error(run("run", flag, "x"), "not supported by this build: " + flag)
 
     def test_bad_value(self):
@@ -61,6 +62,52 @@ class Flags(TestCase):
         self.assertNotIn(b"\x1b", result.err)
         self.assertNotIn(b"\r", result.err)
         self.assertNotIn(b"t/s", result.err)
+
+
+class ThreadPlacement(TestCase):
+    ANSWER = ("run", *MAX, "--temp", "0", "-t", "2", "hi")
+
+    def warnings(self, result):
+        return [line for line in result.error.splitlines() if line.startswith("warning:")]
+
+    def test_no_flag_changes_the_answer(self):
+        expected = run(*self.ANSWER)
+        self.assertEqual(expected.code, 0, expected)
+        cpu = max(os.sched_getaffinity(0))
+        for flags in (["-C", hex(1 << cpu)], ["-Cr", f"{cpu}-{cpu}"], ["--cpu-strict", "1"], ["--poll", "0"],
+                      ["--prio", "-1"], ["--numa", "numactl"], ["--numa", "isolate"], ["--numa", "distribute"],
+                      ["-C", hex(1 << cpu), "-Crb", "0-", "--poll-batch", "100", "--prio-batch", "-1"]):
+            result = run(*self.ANSWER, *flags)
+            self.assertEqual((result.code, result.out), (0, expected.out), (flags, result))
+
+    def test_cpus_that_are_not_there(self):
+        beyond = max(os.sched_getaffinity(0)) + 1
+        self.assert_error(run(*self.ANSWER, "-C", hex(1 << beyond)), "--cpu-mask", f"found {beyond}")
+        warnings = self.warnings(run(*self.ANSWER, "-Cr", f"0-{beyond}"))
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn(f"CPUs {beyond} are not among", warnings[0])
+
+    def test_one_memory_node_is_said(self):
+        nodes = [name for name in os.listdir("/sys/devices/system/node") if re.fullmatch(r"node\d+", name)]
+        if len(nodes) != 1:
+            self.skipTest(f"{len(nodes)} memory nodes")
+        warnings = self.warnings(run(*self.ANSWER, "--numa", "distribute"))
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn("one memory node", warnings[0])
+
+    def test_refused_priority_is_one_warning(self):
+        def limit():
+            ctypes.CDLL(None).prctl(24, 23, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_NICE: root obeys the limits too
+            resource.setrlimit(resource.RLIMIT_NICE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+
+        expected = run(*self.ANSWER)
+        for priority in ("1", "3"):
+            result = run(*self.ANSWER, "--prio", priority, preexec=limit)
+            self.assertEqual((result.code, result.out), (0, expected.out), result)
+            warnings = self.warnings(result)
+            self.assertEqual(len(warnings), 1, result)
+            self.assertIn("--prio " + priority, warnings[0])
 
 
 class PromptSources(TestCase):

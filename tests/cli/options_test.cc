@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -135,8 +136,8 @@ TEST(Flags, UnknownOnesNameTheNearest) {
 }
 
 TEST(Flags, ForeignOnesAreNotCalledInvalid) {
-  for (const char* flag : {"-hf", "-mu", "--lora", "--mmproj", "--grammar", "--json-schema", "--control-vector",
-                           "--numa", "-sm", "-ts", "-ot", "--spec-type", "-md", "--context-shift", "--server-base"}) {
+  for (const char* flag : {"-hf", "-mu", "--lora", "--mmproj", "--grammar", "--json-schema", "--control-vector", "-sm",
+                           "-ts", "-ot", "--spec-type", "-md", "--context-shift", "--server-base"}) {
     EXPECT_THAT(error_of({flag, "x"}), ::testing::StartsWith(str("not supported by this build: ", flag, " ("))) << flag;
   }
   EXPECT_THAT(error_of({"-ngl", "99"}), HasSubstr("not supported by this build: -ngl 99"));
@@ -144,6 +145,44 @@ TEST(Flags, ForeignOnesAreNotCalledInvalid) {
   EXPECT_EQ(error_of({"-ngl", "0", "-ngl", "auto", "-fa", "on", "-nkvo", "--jinja", "--no-warmup"}), "no error");
   EXPECT_TRUE(foreign_flag_reason("--no-such-flag").empty());
   EXPECT_TRUE(foreign_flag_reason("--").empty());
+}
+
+TEST(Flags, SayWhereThreadsRun) {
+  const Flags flags = parse_all({"-C", "0x0a", "-Cr", "4-5", "--cpu-strict", "1", "--prio", "2", "--poll", "0",
+                                 "--numa", "distribute", "-Crb", "-2", "--prio-batch", "-1"});
+  const ThreadPlacement& placement = flags.config.placement;
+  EXPECT_THAT(placement.cpus, ElementsAre(1, 3, 4, 5));
+  EXPECT_TRUE(placement.strict);
+  EXPECT_EQ(placement.priority, 2);
+  EXPECT_EQ(placement.poll, 0);
+  EXPECT_EQ(placement.numa, NumaMode::kDistribute);
+  const ThreadPlacement batch = flags.config.placement_batch.over(placement);
+  EXPECT_THAT(batch.cpus, ElementsAre(0, 1, 2));
+  EXPECT_TRUE(batch.strict);
+  EXPECT_EQ(batch.priority, -1);
+  EXPECT_EQ(batch.poll, 0);
+  EXPECT_EQ(batch.numa, NumaMode::kDistribute);
+
+  EXPECT_EQ(parse_all({}).config.placement, ThreadPlacement());
+  EXPECT_EQ(parse_all({}).config.placement_batch.over({.cpus = {}, .poll = 7}),
+            (ThreadPlacement{.cpus = {}, .poll = 7}));
+  EXPECT_EQ(parse_all({"-Cr", "0-"}).config.placement.cpus.size(), static_cast<size_t>(sysconf(_SC_NPROCESSORS_CONF)));
+  EXPECT_EQ(parse_all({"--cpu-mask", std::string(256, 'f')}).config.placement.cpus.size(), 1024u);
+}
+
+TEST(Flags, BadPlacesNameFlagAndFinding) {
+  for (const char* mask : {"", "0x", "g", "0x1z", "-1"}) {
+    EXPECT_THAT(error_of({"--cpu-mask", mask}), HasSubstr("-C: expected up to 256 hexadecimal digits")) << mask;
+  }
+  EXPECT_THAT(error_of({"-C", std::string(257, '1')}), HasSubstr("-C: expected"));
+  EXPECT_THAT(error_of({"-Cb", "0x00"}), HasSubstr("-Cb: the mask 0x00 names no CPU"));
+  for (const char* range : {"3", "-", "2-1", "a-b", "0-9999", "1-2-3", "1 -2"}) {
+    EXPECT_THAT(error_of({"-Cr", range}), HasSubstr("-Cr: expected FIRST-LAST")) << range;
+  }
+  EXPECT_THAT(error_of({"--numa", "spread"}), HasSubstr("--numa"));
+  EXPECT_THAT(error_of({"--prio", "4"}), HasSubstr("--prio"));
+  EXPECT_THAT(error_of({"--poll", "101"}), HasSubstr("--poll"));
+  EXPECT_THAT(error_of({"--cpu-strict", "2"}), HasSubstr("--cpu-strict"));
 }
 
 TEST(Flags, BadValuesNameFlagExpectationAndFinding) {

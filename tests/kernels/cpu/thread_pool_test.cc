@@ -1,11 +1,15 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <set>
 #include <thread>
+
+#include "kernels/cpu/cpu_count.h"
 
 namespace loci::cpu {
 namespace {
@@ -127,6 +131,69 @@ TEST(ThreadPool, StartsAndStops) {
   for (int i = 0; i < 50; ++i) {
     ThreadPool pool(1 + i % 5);
     if (i % 2 == 0) pool.run(pool.size(), [](ThreadPool::Worker&) {});
+  }
+}
+
+CpuIds affinity() { return usable_cpu_ids(); }
+
+TEST(ThreadPool, BindsEveryThreadAndFreesTheCaller) {
+  const CpuIds before = affinity();
+  const CpuIds one = {before.back()};
+  {
+    ThreadPool pool(3, {PoolMode{.cpus = {before, one, one}}, PoolMode{.cpus = {one, before, one}}});
+    for (const size_t mode : {0, 1, 0}) {
+      pool.set_mode(mode);
+      for (const int count : {1, 2, 3}) {
+        std::vector<CpuIds> seen(3);
+        pool.run(count, [&](ThreadPool::Worker& worker) { seen[static_cast<size_t>(worker.index)] = affinity(); });
+        for (int i = 0; i < count; ++i) {
+          const auto index = static_cast<size_t>(i);
+          EXPECT_EQ(seen[index], pool.modes()[mode].cpus[index]) << "mode " << mode << ", thread " << i;
+        }
+      }
+    }
+    pool.set_mode(1);
+    pool.run(1, [](ThreadPool::Worker&) {});
+    EXPECT_EQ(affinity(), one);
+    // Another thread that calls is bound, and the first one free again.
+    std::thread([&] {
+      pool.run(2, [](ThreadPool::Worker&) {});
+      EXPECT_EQ(affinity(), one);
+    }).join();
+    EXPECT_EQ(affinity(), before);
+    pool.run(1, [](ThreadPool::Worker&) {});
+    EXPECT_EQ(affinity(), one);
+  }
+  EXPECT_EQ(affinity(), before);
+}
+
+TEST(ThreadPool, LowPriorityIsOfEveryThread) {
+  const int before = sched_getscheduler(0);
+  {
+    ThreadPool pool(3, {PoolMode{.cpus = {}, .priority = -1}, PoolMode{}});
+    for (const size_t mode : {0, 1}) {
+      pool.set_mode(mode);
+      std::vector<int> policy(3, -1);
+      pool.run(3,
+               [&](ThreadPool::Worker& worker) { policy[static_cast<size_t>(worker.index)] = sched_getscheduler(0); });
+      EXPECT_EQ(policy, std::vector<int>(3, mode == 0 ? SCHED_BATCH : before));
+    }
+    pool.set_mode(0);
+    pool.run(1, [](ThreadPool::Worker&) {});
+  }
+  EXPECT_EQ(sched_getscheduler(0), before);
+}
+
+TEST(ThreadPool, RunsWithoutSpinning) {
+  ThreadPool pool(3, {PoolMode{.cpus = {}, .spin_us = 0}});
+  std::atomic<int> n{0};
+  for (int i = 0; i < 50; ++i) {
+    pool.run(3, [&](ThreadPool::Worker& worker) {
+      ++n;
+      worker.barrier();
+      EXPECT_EQ(n.load(), 3 * (i + 1));
+      worker.barrier();
+    });
   }
 }
 
