@@ -55,6 +55,7 @@ struct EngineConfig {
   double ageing_ms = 10000;  // time without service that lifts a request by one priority class
   Preemption preemption = Preemption::kAuto;
   std::string draft_model_path;  // a smaller model of the same vocabulary for Speculation; empty: none
+  int draft_vocab = 32768;       // it drafts the first so many token ids only; 0: all
   bool share_prefixes = true;    // attention reads the pages that sequences share once per step; never changes a result
   KvConfig kv;
   RopeOverrides rope;

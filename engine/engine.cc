@@ -572,6 +572,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
                                                                 .backend = *impl.backend,
                                                                 .target = impl.weights,
                                                                 .target_vocab_size = impl.arch.vocab_size,
+                                                                .draft_vocab = impl.config.draft_vocab,
                                                                 .max_rows = impl.config.n_ubatch,
                                                                 .draft_model = std::move(draft_model),
                                                                 .draft_layer = impl.arch.layers.size()}));

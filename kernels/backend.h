@@ -38,6 +38,7 @@ struct MatmulOut {
   float* out = nullptr;         // [n_rows, N]
   int64_t out_stride = 0;
   bool accumulate = false;  // residual add, after the bias
+  int64_t n_outputs = 0;    // > 0: only the first so many of the N, the others of `out` stay as they are
 };
 
 // Told about bytes of the source that prepare() will not read again, piece by piece. Called from several threads at

@@ -75,6 +75,12 @@ void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOpt
       ->group(kGroup)
       ->type_name("P")
       ->capture_default_str();
+  app.add_option("--spec-draft-vocab", config.draft_vocab,
+                 "the draft model drafts the first N token ids only, the frequent ones: faster; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup)
+      ->type_name("N")
+      ->capture_default_str();
   app.add_option("--draft-tree", params.width, "alternatives at each place; more than 1 makes a tree of drafts")
       ->check(CLI::Range(1, kMaxWidth))
       ->group(kGroup)

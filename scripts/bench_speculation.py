@@ -100,6 +100,7 @@ def main():
     parser.add_argument("-r", "--repetitions", type=int, default=1)
     parser.add_argument("-t", "--threads", type=int, default=0)
     parser.add_argument("--temp", type=float, default=0)
+    parser.add_argument("--draft-vocab", type=int, default=32768, help="token ids that the draft model drafts; 0: all")
     parser.add_argument("--predict", type=int, default=128)
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "ci"))
     parser.add_argument("--prompts", default=os.path.join(ROOT, "..", "shared", "reference", "prompts"))
@@ -118,7 +119,7 @@ def main():
         file.flush()
         bench = os.path.join(args.build, "tests", "bench", "speculation_bench")
         command = [bench, args.model, args.draft or "-", file.name, args.modes, str(args.predict)]
-        command += [str(args.repetitions), str(args.threads), str(args.temp)]
+        command += [str(args.repetitions), str(args.threads), str(args.temp), str(args.draft_vocab)]
         load_before = os.getloadavg()[0]
         answers = []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -52,11 +52,13 @@ if [ -n "$base" ]; then
   cp -a "$base/." "$root/"
 else
   say "== debootstrap"
-  if ! debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1; then
-    tail "$root.log" >&2
+  log=$(mktemp)
+  if ! debootstrap --variant=minbase bookworm "$root" "$mirror" >"$log" 2>&1; then
+    tail "$log" >&2
+    rm -f "$log"
     die "debootstrap failed"
   fi
-  rm -f "$root.log"
+  rm -f "$log"
 fi
 
 rm -f "$root"/etc/apt/sources.list

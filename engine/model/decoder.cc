@@ -45,6 +45,7 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   a_.v = take(max_rows * a_.kv_stride);
   a_.ffn = take(max_rows * a_.ffn_stride);
   logits_ = take(logit_floats);
+  n_logits_ = arch.vocab_size;
   plan_.angles.resize(arch.ropes.size());
 }
 
@@ -95,10 +96,10 @@ std::span<const float> Decoder::logits(int64_t first, int64_t count) {
   LOCI_CHECK(first >= 0 && count >= 0 && count <= max_logit_rows_ && first + count <= n_logit_rows_, "logit rows ",
              first, " + ", count, " of ", n_logit_rows_);
   if (count == 0) return {};
-  const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = arch_.vocab_size};
+  const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = n_logits_, .n_outputs = n_logits_};
   backend_.matmul(std::span(&out, 1), a_.normed + first * a_.dim_stride, a_.dim_stride, count);
-  if (arch_.final_softcap > 0) backend_.softcap(logits_, count * arch_.vocab_size, arch_.final_softcap);
-  return {logits_, static_cast<size_t>(count * arch_.vocab_size)};
+  if (arch_.final_softcap > 0) backend_.softcap(logits_, count * n_logits_, arch_.final_softcap);
+  return {logits_, static_cast<size_t>(count * n_logits_)};
 }
 
 }  // namespace loci

@@ -15,7 +15,7 @@ std::vector<std::unique_ptr<Drafter>> make_drafters(DrafterParts parts) {
         static_cast<double>(parts.draft_model->weights.n_params) / static_cast<double>(parts.target.n_params);
     drafters.push_back(std::make_unique<ModelDrafter>(std::move(parts.draft_model), parts.kv, parts.draft_layer,
                                                       parts.backend, parts.max_rows, parts.target_vocab_size,
-                                                      relative_cost));
+                                                      parts.draft_vocab, relative_cost));
   }
   return drafters;
 }

@@ -14,6 +14,7 @@ struct DrafterParts {
   Backend& backend;
   const Weights& target;
   int64_t target_vocab_size;
+  int64_t draft_vocab;                      // EngineConfig::draft_vocab
   int max_rows;                             // of one pass
   std::unique_ptr<DraftModel> draft_model;  // nullptr: none
   size_t draft_layer;                       // the first of `kv` that is the draft model's

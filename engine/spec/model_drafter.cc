@@ -39,15 +39,16 @@ struct ModelDrafter::Round {
 };
 
 ModelDrafter::ModelDrafter(std::unique_ptr<DraftModel> model, const KvManager& kv, size_t first_layer, Backend& backend,
-                           int max_rows, int64_t target_vocab_size, double relative_cost)
+                           int max_rows, int64_t target_vocab_size, int64_t draft_vocab, double relative_cost)
     : model_(std::move(model)),
       kv_(kv),
       decoder_(model_->arch, model_->weights, kv, backend, max_rows, first_layer),
       max_rows_(max_rows),
-      target_vocab_size_(target_vocab_size),
       relative_cost_(relative_cost),
       cost_(kRowSlope),
-      slot_prefix_(static_cast<size_t>(kv.n_pages()) * static_cast<size_t>(kv.page_size()), 0) {}
+      slot_prefix_(static_cast<size_t>(kv.n_pages()) * static_cast<size_t>(kv.page_size()), 0) {
+  decoder_.limit_logits(draft_vocab > 0 ? std::min(draft_vocab, target_vocab_size) : target_vocab_size);
+}
 
 // Of the first n tokens, n >= 1.
 uint64_t ModelDrafter::prefix_hash(int64_t key, std::span<const int32_t> tokens, size_t n) const {
@@ -125,23 +126,21 @@ void ModelDrafter::forward(std::span<Round* const> rounds) {
     ready.push_back(round);
   }
   LOCI_CHECK(decoder_.forward(batch), "a forward pass without a cancel flag was abandoned");
-  const auto n_vocab = static_cast<size_t>(model_->arch.vocab_size);
+  const auto n_logits = static_cast<size_t>(decoder_.n_logits());
   for (int64_t first = 0; first < decoder_.n_logit_rows(); first += decoder_.max_logit_rows()) {
     const int64_t count = std::min(decoder_.max_logit_rows(), decoder_.n_logit_rows() - first);
     const std::span<const float> logits = decoder_.logits(first, count);
     for (int64_t row = 0; row < count; ++row) {
       take_logits(*ready[static_cast<size_t>(first + row)],
-                  logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab));
+                  logits.subspan(static_cast<size_t>(row) * n_logits, n_logits));
     }
   }
   cost_.observe(batch.n_rows(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
 }
 
-void ModelDrafter::take_logits(Round& round, std::span<const float> logits) {
+void ModelDrafter::take_logits(Round& round, std::span<const float> row) {
   DraftJob& job = *round.job;
   const Speculation& params = *job.params;
-  const std::span<const float> row =
-      logits.first(static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(logits.size()), target_vocab_size_)));
   const std::optional<int32_t> token = round.sampler.sample(row);
   round.done = true;
   if (!token) return;  // NaN or nothing left: the target will say so

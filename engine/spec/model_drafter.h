@@ -19,9 +19,12 @@ namespace loci {
 class ModelDrafter : public Drafter {
  public:
   // The layers of `kv` from first_layer on are the draft model's. All references outlive the drafter.
+  //   draft_vocab    > 0: only the first so many token ids are drafted. Ids of merged vocabularies begin with the
+  //                  frequent tokens, and the head is a large part of a small model (FR-Spec: Zhao et al. 2025,
+  //                  arXiv:2502.14856)
   //   relative_cost  of a row of the draft model to one of the target, until passes have been measured
   ModelDrafter(std::unique_ptr<DraftModel> model, const KvManager& kv, size_t first_layer, Backend& backend,
-               int max_rows, int64_t target_vocab_size, double relative_cost);
+               int max_rows, int64_t target_vocab_size, int64_t draft_vocab, double relative_cost);
 
   std::string_view name() const override { return "draft model"; }
   bool serves(SpeculationMode mode) const override {
@@ -42,13 +45,12 @@ class ModelDrafter : public Drafter {
   void missing_positions(const DraftJob& job, std::vector<int32_t>& positions) const;
   bool can_draft(const DraftJob& job);
   void forward(std::span<Round* const> rounds);
-  void take_logits(Round& round, std::span<const float> logits);
+  void take_logits(Round& round, std::span<const float> row);
 
   std::unique_ptr<DraftModel> model_;
   const KvManager& kv_;
   Decoder decoder_;
   int max_rows_;
-  int64_t target_vocab_size_;
   double relative_cost_;
   CostCurve cost_;
   bool told_limit_ = false;

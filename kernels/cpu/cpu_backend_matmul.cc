@@ -232,10 +232,12 @@ int64_t panel_cost(const CpuWeight& weight, int64_t n_rows, bool precise) {
 
 int64_t chunk_tiles_for(int64_t k) { return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens; }
 
-// Rows of the panel that starts at `row`.
-int valid_rows(const CpuWeight& weight, int64_t row) {
-  return static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
+// Rows of the panel that starts at `row`, of n_outputs in all.
+int valid_rows(int64_t n_outputs, int64_t row) {
+  return static_cast<int>(std::min<int64_t>(kPanelRows, n_outputs - row));
 }
+
+int64_t outputs_of(const MatmulOut& out) { return out.n_outputs > 0 ? out.n_outputs : out.weight->rows(); }
 
 // Multiply-adds below which one thread does the work faster than two can be brought together.
 constexpr int64_t kMinWorkPerThread = 1 << 16;
@@ -256,10 +258,12 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
   int64_t n_outputs = 0;
   for (size_t i = 0; i < outs.size(); ++i) {
     const CpuWeight& weight = cpu_weight(outs[i].weight);
+    const int64_t out_rows = outputs_of(outs[i]);
     LOCI_CHECK(weight.cols() == k, "inputs of one call differ: ", k, " and ", weight.cols());
-    segments[i] = {weight.n_panels(), panel_cost(weight, n_rows, precise_)};
+    LOCI_CHECK(out_rows <= weight.rows(), out_rows, " outputs of ", weight.rows());
+    segments[i] = {(out_rows + kPanelRows - 1) / kPanelRows, panel_cost(weight, n_rows, precise_)};
     (weight.is_quantized() && !precise_ ? int8 : f32) = true;
-    n_outputs += weight.rows();
+    n_outputs += out_rows;
   }
   TileSet tiles(x, x_stride, n_rows, k, int8, f32);
   tiles.place(tiles_.reserve(tiles.bytes()));
@@ -283,9 +287,9 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
                         for (size_t g = 0; g < n; ++g) {
                           const int64_t row = group[g].panel * kPanelRows;
                           kernels.store_tile(panels.result(g, tile - first_tile), tiles.tokens(tile),
-                                             valid_rows(weight, row), out.bias != nullptr ? out.bias + row : nullptr,
-                                             out.accumulate, out.out + tile * kMaxTileTokens * out.out_stride + row,
-                                             out.out_stride);
+                                             valid_rows(outputs_of(out), row),
+                                             out.bias != nullptr ? out.bias + row : nullptr, out.accumulate,
+                                             out.out + tile * kMaxTileTokens * out.out_stride + row, out.out_stride);
                         }
                       }
                     }
@@ -328,7 +332,7 @@ void CpuBackend::matmul_gated(const PackedWeight& gate, const PackedWeight& up, 
                           const int64_t row = group[g].panel * kPanelRows;
                           kernels.store_gated_tile(panels.result(g, tile - first_tile),
                                                    panels.result(n + g, tile - first_tile), function,
-                                                   tiles.tokens(tile), valid_rows(gate_weight, row),
+                                                   tiles.tokens(tile), valid_rows(gate_weight.rows(), row),
                                                    out + tile * kMaxTileTokens * out_stride + row, out_stride);
                         }
                       }

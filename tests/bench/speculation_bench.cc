@@ -1,7 +1,7 @@
 // Decode speed with and without speculation, prompt by prompt in turns, in one process: what has been learned stays.
 // Called by scripts/bench_speculation.py.
 //
-//   speculation_bench MODEL DRAFT|- PROMPTS.jsonl MODES MAX_TOKENS REPETITIONS THREADS TEMPERATURE
+//   speculation_bench MODEL DRAFT|- PROMPTS.jsonl MODES MAX_TOKENS REPETITIONS THREADS TEMPERATURE DRAFT_VOCAB
 //
 // PROMPTS: lines {"kind": ..., "text": ...} or {..., "raw": true} for a completion without chat template. MODES: a list
 // like none,ngram,draft,auto. Prints a JSON line per answer. Exit code 1 when an answer differs from the one of
@@ -38,7 +38,7 @@ SpeculationMode mode_of(const std::string& name) {
 }
 
 int run(int argc, char** argv) {
-  if (argc != 9) {
+  if (argc != 10) {
     std::fprintf(stderr, "usage: see the head of tests/bench/speculation_bench.cc\n");
     return 2;
   }
@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   config.model_path = argv[1];
   if (std::string(argv[2]) != "-") config.draft_model_path = argv[2];
   config.n_ctx = 8192;
+  config.draft_vocab = std::atoi(argv[9]);
   config.n_threads = std::atoi(argv[7]);
   const auto engine = Engine::load(config);
   const cli::ChatFormat format(*engine, {});

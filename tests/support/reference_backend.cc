@@ -113,7 +113,7 @@ class ReferenceBackend final : public Backend {
     for (const MatmulOut& out : outs) {
       const auto& weight = static_cast<const DenseWeight&>(*out.weight);
       for (int64_t r = 0; r < n_rows; ++r) {
-        for (int64_t n = 0; n < weight.n_rows; ++n) {
+        for (int64_t n = 0; n < (out.n_outputs > 0 ? out.n_outputs : weight.n_rows); ++n) {
           float& to = out.out[r * out.out_stride + n];
           const double bias = out.bias == nullptr ? 0 : out.bias[n];
           to = static_cast<float>(weight.dot(n, x + r * x_stride) + bias + (out.accumulate ? to : 0));

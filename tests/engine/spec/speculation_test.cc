@@ -145,6 +145,28 @@ TEST(Speculation, TheTargetAsItsOwnDraftIsAlwaysRight) {
   }
 }
 
+// The same model, but it drafts the lower half of the ids only: right there, never elsewhere, and the tokens stay.
+TEST(Speculation, DraftsTheFirstIdsOnly) {
+  ModelPair pair;
+  const auto plain = load_pair(pair);
+  const int n_half = static_cast<int>(plain->tokenizer().vocab_size() / 2);
+  const auto engine = load_pair(pair, [&](EngineConfig& config) { config.draft_vocab = n_half; });
+  Result unused;
+  for (uint32_t seed = 1; seed < 5; ++seed) {
+    Request request = request_for(random_tokens(30, seed), 60, unused, {});
+    request.sampling = sampled(seed);
+    const Result expected = run(*plain, request);
+    request.speculation = fixed(SpeculationMode::kDraft, 1);
+    const Result found = run(*engine, request);
+    expect_same(found, expected);
+    const auto n_low =
+        std::count_if(expected.tokens.begin(), expected.tokens.end(), [&](int32_t t) { return t < n_half; });
+    EXPECT_GT(found.stats.speculation.n_accepted, 0);
+    EXPECT_LE(found.stats.speculation.n_accepted, n_low);
+    EXPECT_LT(found.stats.speculation.n_accepted, found.stats.speculation.n_drafted);
+  }
+}
+
 TEST(Speculation, NgramsServeARepeatingText) {
   const auto engine = load_pair({});
   Result unused;
