@@ -270,6 +270,9 @@ struct Engine::Impl {
       finish(&request, FinishReason::kError, str("no token has a finite logit at position ", request.n_computed() - 1));
       return false;
     }
+    if (request.draft_key != 0 && speculator->wants_certainty(request.draft_key, request.request.speculation)) {
+      speculator->note_certainty(request.draft_key, top_probability(logits));
+    }
     request.sampler.accept(*token, false);
     request.tokens.push_back(*token);
     request.drafts.follow(*token);

@@ -31,6 +31,8 @@ class PackedWeight {
   virtual bool reads_source() const = 0;  // true: the TensorView given to prepare() must stay valid
 };
 
+constexpr int kOutputGroup = 16;
+
 // One output of matmul: out[r, 0..N) = W x[r] (+ bias) (+ what out held, when accumulate).
 struct MatmulOut {
   const PackedWeight* weight = nullptr;
@@ -38,7 +40,8 @@ struct MatmulOut {
   float* out = nullptr;         // [n_rows, N]
   int64_t out_stride = 0;
   bool accumulate = false;  // residual add, after the bias
-  int64_t n_outputs = 0;    // > 0: only the first so many of the N, the others of `out` stay as they are
+  // Not empty: only these groups of kOutputGroup outputs, ascending; the others of `out` stay as they are.
+  std::span<const int32_t> groups = {};
 };
 
 // Told about bytes of the source that prepare() will not read again, piece by piece. Called from several threads at

@@ -76,7 +76,7 @@ void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOpt
       ->type_name("P")
       ->capture_default_str();
   app.add_option("--spec-draft-vocab", config.draft_vocab,
-                 "the draft model drafts the first N token ids only, the frequent ones: faster; 0: all")
+                 "the draft model drafts the first N token ids, the frequent ones, and those of the text; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup)
       ->type_name("N")

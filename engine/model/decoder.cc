@@ -1,6 +1,7 @@
 #include "engine/model/decoder.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/check.h"
 
@@ -11,6 +12,17 @@ constexpr int64_t kLogitBytes = 32 << 20;  // logits are made a block of rows at
 constexpr int64_t kAlignFloats = 16;
 
 int64_t aligned(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAlignFloats; }
+
+// Minus infinity for all of row [n] that lies in none of the groups.
+void fill_between(std::span<const int32_t> groups, float* row, int64_t n) {
+  int64_t done = 0;
+  for (const int32_t group : groups) {
+    const int64_t begin = int64_t{group} * kOutputGroup;
+    std::fill(row + done, row + begin, -std::numeric_limits<float>::infinity());
+    done = std::min(begin + kOutputGroup, n);
+  }
+  std::fill(row + done, row + n, -std::numeric_limits<float>::infinity());
+}
 
 }  // namespace
 
@@ -45,7 +57,6 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   a_.v = take(max_rows * a_.kv_stride);
   a_.ffn = take(max_rows * a_.ffn_stride);
   logits_ = take(logit_floats);
-  n_logits_ = arch.vocab_size;
   plan_.angles.resize(arch.ropes.size());
 }
 
@@ -92,14 +103,18 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   return true;
 }
 
-std::span<const float> Decoder::logits(int64_t first, int64_t count) {
+std::span<const float> Decoder::logits(int64_t first, int64_t count, std::span<const int32_t> groups) {
   LOCI_CHECK(first >= 0 && count >= 0 && count <= max_logit_rows_ && first + count <= n_logit_rows_, "logit rows ",
              first, " + ", count, " of ", n_logit_rows_);
   if (count == 0) return {};
-  const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = n_logits_, .n_outputs = n_logits_};
+  const int64_t n_vocab = arch_.vocab_size;
+  const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = n_vocab, .groups = groups};
   backend_.matmul(std::span(&out, 1), a_.normed + first * a_.dim_stride, a_.dim_stride, count);
-  if (arch_.final_softcap > 0) backend_.softcap(logits_, count * n_logits_, arch_.final_softcap);
-  return {logits_, static_cast<size_t>(count * n_logits_)};
+  if (arch_.final_softcap > 0) backend_.softcap(logits_, count * n_vocab, arch_.final_softcap);
+  if (!groups.empty()) {
+    for (float* row = logits_; row < logits_ + count * n_vocab; row += n_vocab) fill_between(groups, row, n_vocab);
+  }
+  return {logits_, static_cast<size_t>(count * n_vocab)};
 }
 
 }  // namespace loci

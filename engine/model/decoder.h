@@ -1,6 +1,5 @@
 // Decoder: the one forward pass. Batch -> K/V in pages, hidden rows -> logits rows. Knows no sampling, no requests.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -75,13 +74,11 @@ class Decoder {
   // REQUIRES: n_rows <= max_rows; slots and pages as AttentionArgs wants them; tokens within the vocabulary.
   [[nodiscard]] bool forward(const Batch& batch, const std::function<bool()>& abandon = {});
 
-  // Logits of batch.logit_rows[first .. first + count) of the last forward: [count, n_logits()], valid until the
-  // next call.  REQUIRES: count <= max_logit_rows().
-  std::span<const float> logits(int64_t first, int64_t count);
+  // Logits of batch.logit_rows[first .. first + count) of the last forward: [count, vocab_size], valid until the
+  // next call. With `groups` of kOutputGroup token ids (ascending) only theirs, the others are minus infinity.
+  // REQUIRES: count <= max_logit_rows().
+  std::span<const float> logits(int64_t first, int64_t count, std::span<const int32_t> groups = {});
   int64_t max_logit_rows() const { return max_logit_rows_; }
-  int64_t n_logits() const { return n_logits_; }
-  // From now on logits of the first n token ids only (at most the vocabulary).
-  void limit_logits(int64_t n) { n_logits_ = std::min(n, arch_.vocab_size); }
   int64_t n_logit_rows() const { return n_logit_rows_; }
   int64_t bytes() const { return bytes_; }
 
@@ -95,8 +92,7 @@ class Decoder {
   int64_t bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
   Activations a_;
-  float* logits_ = nullptr;  // [max_logit_rows, n_logits]
-  int64_t n_logits_ = 0;
+  float* logits_ = nullptr;  // [max_logit_rows, vocab_size]
   StepPlan plan_;
   int64_t n_logit_rows_ = 0;
 };

@@ -348,6 +348,14 @@ std::optional<int32_t> Sampler::sample(std::span<const float> logits) {
   return token;
 }
 
+float top_probability(std::span<const float> logits) {
+  constexpr int kOf = 10;
+  Candidates best = top_k_of_row(logits, kOf);
+  if (best.items.empty()) return 0;
+  softmax(best);
+  return static_cast<float>(best.items.front().p);
+}
+
 std::vector<TokenProb> top_logprobs(std::span<const float> logits, int n, int32_t chosen) {
   std::vector<TokenProb> result;
   const std::optional<int32_t> best = argmax(logits);

@@ -87,6 +87,9 @@ class Sampler {
   double adaptive_sum_ = 0, adaptive_weight_ = 0;  // decayed sums over chosen tokens: of their probability, of 1
 };
 
+// Probability of the most probable token, among the ten best; 0 when no logit is finite.
+float top_probability(std::span<const float> logits);
+
 // The n most probable tokens, best first, and the chosen one appended when it is not among them.
 std::vector<TokenProb> top_logprobs(std::span<const float> logits, int n, int32_t chosen);
 

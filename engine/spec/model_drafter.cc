@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "engine/sampling/rng.h"
 #include "kernels/check.h"
@@ -14,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kConfidenceTokens = 10;  // the softmax for a draft's confidence goes over that many of the best logits
-constexpr double kRowSlope = 0.2;      // cost of a further row of a pass, before it has been measured
+constexpr double kRowSlope = 0.1;      // cost of a further row of a pass, before it has been measured
 
 uint64_t extend_hash(uint64_t hash, int32_t token) {
   return mix64(hash + 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(static_cast<uint32_t>(token))) | 1;  // never 0
@@ -44,15 +45,20 @@ ModelDrafter::ModelDrafter(std::unique_ptr<DraftModel> model, const KvManager& k
       kv_(kv),
       decoder_(model_->arch, model_->weights, kv, backend, max_rows, first_layer),
       max_rows_(max_rows),
+      target_vocab_size_(target_vocab_size),
       relative_cost_(relative_cost),
       cost_(kRowSlope),
       slot_prefix_(static_cast<size_t>(kv.n_pages()) * static_cast<size_t>(kv.page_size()), 0) {
-  decoder_.limit_logits(draft_vocab > 0 ? std::min(draft_vocab, target_vocab_size) : target_vocab_size);
+  if (draft_vocab > 0 && draft_vocab < model_->arch.vocab_size) {
+    n_frequent_groups_ = static_cast<size_t>((draft_vocab + kOutputGroup - 1) / kOutputGroup);
+    groups_.resize(n_frequent_groups_);
+    std::iota(groups_.begin(), groups_.end(), 0);
+  }
 }
 
 // Of the first n tokens, n >= 1.
 uint64_t ModelDrafter::prefix_hash(int64_t key, std::span<const int32_t> tokens, size_t n) const {
-  std::vector<uint64_t>& hashes = prefix_hashes_[key];
+  std::vector<uint64_t>& hashes = known_[key].hashes;
   while (hashes.size() < n) hashes.push_back(extend_hash(hashes.empty() ? 0 : hashes.back(), tokens[hashes.size()]));
   return hashes[n - 1];
 }
@@ -126,21 +132,48 @@ void ModelDrafter::forward(std::span<Round* const> rounds) {
     ready.push_back(round);
   }
   LOCI_CHECK(decoder_.forward(batch), "a forward pass without a cancel flag was abandoned");
-  const auto n_logits = static_cast<size_t>(decoder_.n_logits());
+  const auto n_vocab = static_cast<size_t>(model_->arch.vocab_size);
+  const std::span<const int32_t> groups = logit_groups(ready);
   for (int64_t first = 0; first < decoder_.n_logit_rows(); first += decoder_.max_logit_rows()) {
     const int64_t count = std::min(decoder_.max_logit_rows(), decoder_.n_logit_rows() - first);
-    const std::span<const float> logits = decoder_.logits(first, count);
+    const std::span<const float> logits = decoder_.logits(first, count, groups);
     for (int64_t row = 0; row < count; ++row) {
       take_logits(*ready[static_cast<size_t>(first + row)],
-                  logits.subspan(static_cast<size_t>(row) * n_logits, n_logits));
+                  logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab));
     }
   }
   cost_.observe(batch.n_rows(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
 }
 
-void ModelDrafter::take_logits(Round& round, std::span<const float> row) {
+void ModelDrafter::note_rare_tokens(const DraftJob& job) {
+  if (n_frequent_groups_ == 0) return;
+  Known& known = known_[job.key];
+  for (; known.n_seen < job.tokens.size(); ++known.n_seen) {
+    const int32_t group = job.tokens[known.n_seen] / kOutputGroup;
+    if (group < static_cast<int32_t>(n_frequent_groups_)) continue;
+    const auto at = std::lower_bound(known.rare_groups.begin(), known.rare_groups.end(), group);
+    if (at == known.rare_groups.end() || *at != group) known.rare_groups.insert(at, group);
+  }
+}
+
+// Groups of token ids whose logits the rounds' rows want; empty: all.
+std::span<const int32_t> ModelDrafter::logit_groups(std::span<Round* const> rounds) {
+  if (n_frequent_groups_ == 0) return {};
+  groups_.resize(n_frequent_groups_);
+  for (const Round* round : rounds) {
+    const std::vector<int32_t>& rare = known_[round->job->key].rare_groups;
+    groups_.insert(groups_.end(), rare.begin(), rare.end());
+  }
+  std::sort(groups_.begin() + static_cast<ptrdiff_t>(n_frequent_groups_), groups_.end());
+  groups_.erase(std::unique(groups_.begin(), groups_.end()), groups_.end());
+  return groups_;
+}
+
+void ModelDrafter::take_logits(Round& round, std::span<const float> logits) {
   DraftJob& job = *round.job;
   const Speculation& params = *job.params;
+  const std::span<const float> row =
+      logits.first(static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(logits.size()), target_vocab_size_)));
   const std::optional<int32_t> token = round.sampler.sample(row);
   round.done = true;
   if (!token) return;  // NaN or nothing left: the target will say so
@@ -177,6 +210,7 @@ void ModelDrafter::propose(std::span<DraftJob*> jobs) {
     auto round = std::make_unique<Round>(
         Round{.job = job, .sampler = *job->sampler, .tokens = {}, .positions = {}, .leaves = {}});
     missing_positions(*job, round->positions);
+    note_rare_tokens(*job);
     for (const int32_t position : round->positions) round->tokens.push_back(job->tokens[static_cast<size_t>(position)]);
     round->hash = prefix_hash(job->key, job->tokens, job->tokens.size());
     rounds.push_back(std::move(round));
@@ -203,6 +237,6 @@ void ModelDrafter::page_copied(int32_t src, int32_t dst) {
   std::copy(from, from + page_size, slot_prefix_.begin() + dst * page_size);
 }
 
-void ModelDrafter::forget(int64_t key, std::span<const int32_t>) { prefix_hashes_.erase(key); }
+void ModelDrafter::forget(int64_t key, std::span<const int32_t>) { known_.erase(key); }
 
 }  // namespace loci

@@ -17,11 +17,18 @@ constexpr double kPriorMean = 0.7;       // acceptance of a drafter that has not
 constexpr double kPriorWeight = 4;       // outcomes that a prior counts for
 constexpr double kOptimism = 0.08;       // a sequence that has not tried a drafter yet expects that much more of it
 constexpr double kOptimismOutcomes = 8;  // and half of it after that many outcomes
-constexpr double kWorthwhile = 1.02;     // a costly drafter is begun for at least this much more speed
-constexpr double kLeastRemaining = 64;   // tokens that an answer is expected to go on for, or for as many as it has
-constexpr int64_t kProbeTokens = 4096;   // a costly drafter without use for so many tokens is tried again
-constexpr int kLookAhead = 4;            // drafts that one more draft may open the way for
-constexpr double kStepSlope = 0.3;       // cost of a further row of the target, before it has been measured
+// What two models both know, one is certain of: of a costly drafter that is new to a sequence, a share of wrong drafts
+// is expected that is proportional to the target's own doubt, 1 - the probability of its likeliest token.
+constexpr double kCertaintyFade = 0.95;
+constexpr double kPriorCertainty = 0.75, kPriorCertaintyWeight = 4;
+constexpr double kPriorDoubt = 3, kPriorWrong = 1.2 * kPriorDoubt;  // wrong drafts per doubt, until it has been seen
+constexpr double kEnoughOutcomes = 24;  // of its own, then the target's certainty is no longer asked for
+constexpr double kWorthwhile = 1.02;    // a costly drafter is begun for at least this much more speed
+constexpr double kLeastRemaining = 64;  // tokens that an answer is expected to go on for, or for as many as it has
+constexpr int64_t kProbeTokens = 4096;  // a costly drafter without use for so many tokens is tried again
+constexpr int kLookAhead = 4;           // drafts that one more draft may open the way for
+// Cost of a further row of the target, before it has been measured: low, so that it will be.
+constexpr double kStepSlope = 0.1;
 
 }  // namespace
 
@@ -29,6 +36,8 @@ Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters)
     : drafters_(std::move(drafters)),
       all_(drafters_.size(), Acceptance(kAllFade)),
       tokens_since_use_(drafters_.size(), 0),
+      n_wrong_(kPriorWrong),
+      doubt_(kPriorDoubt),
       step_cost_(kStepSlope) {}
 
 bool Speculator::serves(SpeculationMode mode) const {
@@ -52,8 +61,32 @@ double Speculator::acceptance(const State& state, size_t drafter, float confiden
 
 double Speculator::mean_acceptance(const State& state, size_t drafter) const {
   const Acceptance& own = state.own[drafter];
+  if (!drafters_[drafter]->is_free()) {
+    const double wrong = n_wrong_ / doubt_ * (1 - certainty(state));
+    return own.mean(std::clamp(1 - wrong, 0.0, 1.0), kPriorWeight);
+  }
   const double mean = own.mean(all_[drafter].mean(kPriorMean, kPriorWeight), kPriorWeight);
   return std::min(mean + kOptimism / (1 + own.n() / kOptimismOutcomes), 1.0);
+}
+
+double Speculator::certainty(const State& state) const {
+  return (state.certainty + kPriorCertainty * kPriorCertaintyWeight) / (state.n_certainty + kPriorCertaintyWeight);
+}
+
+bool Speculator::wants_certainty(int64_t key, const Speculation& params) const {
+  const auto found = sequences_.find(key);
+  if (found == sequences_.end() || !params.adaptive) return false;
+  for (size_t d = 0; d < drafters_.size(); ++d) {
+    if (drafters_[d]->is_free() || !drafters_[d]->serves(params.mode)) continue;
+    if (found->second.own[d].n() < kEnoughOutcomes) return true;
+  }
+  return false;
+}
+
+void Speculator::note_certainty(int64_t key, float certainty) {
+  State& state = state_of(key);
+  state.certainty = state.certainty * kCertaintyFade + std::clamp<double>(certainty, 0, 1);
+  state.n_certainty = state.n_certainty * kCertaintyFade + 1;
 }
 
 // Per node: probability that it is accepted.
@@ -255,6 +288,9 @@ void Speculator::note_outcome(int64_t key, const DraftTree& tree, int32_t node, 
   const auto observe = [&](int drafter, float confidence, bool accepted) {
     state.own[static_cast<size_t>(drafter)].observe(confidence, accepted);
     all_[static_cast<size_t>(drafter)].observe(confidence, accepted);
+    if (drafters_[static_cast<size_t>(drafter)]->is_free() || state.n_certainty == 0) return;
+    n_wrong_ = kPriorWrong + (n_wrong_ - kPriorWrong) * kAllFade + (accepted ? 0 : 1);
+    doubt_ = kPriorDoubt + (doubt_ - kPriorDoubt) * kAllFade + 1 - certainty(state);
   };
   std::vector<bool> accepted(tree.tokens.size(), false);
   for (int32_t n = node; n >= 0; n = tree.parents[static_cast<size_t>(n)]) accepted[static_cast<size_t>(n)] = true;

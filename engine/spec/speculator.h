@@ -33,6 +33,10 @@ class Speculator {
   void note_outcome(int64_t key, const DraftTree& tree, int32_t node, int32_t next);
   // A step of `rows` rows whose logits were all wanted took `ms`, drafting apart.
   void note_step(int64_t rows, double ms) { step_cost_.observe(rows, ms); }
+  // Whether the sequence wants to hear how certain the target is: while a costly drafter has little experience with it.
+  bool wants_certainty(int64_t key, const Speculation& params) const;
+  // certainty: probability of the target's likeliest token, in 0..1, at one place of the sequence.
+  void note_certainty(int64_t key, float certainty);
   void page_copied(int32_t src, int32_t dst);
   void forget(int64_t key, std::span<const int32_t> tokens);
   const SpeculationStats& stats(int64_t key) { return state_of(key).stats; }
@@ -42,7 +46,8 @@ class Speculator {
   struct State {
     std::vector<Acceptance> own;  // per drafter
     SpeculationStats stats;
-    int drafter = -1;  // of the drafts in flight
+    double certainty = 0, n_certainty = 0;  // sum and number, faded
+    int drafter = -1;                       // of the drafts in flight
     // A free drafter's draft that was not worth a row is judged all the same.
     int32_t shadow_token = -1;
     float shadow_confidence = 0;
@@ -63,6 +68,7 @@ class Speculator {
   double rate(const Outlook& outlook) const;
   double acceptance(const State& state, size_t drafter, float confidence) const;
   double mean_acceptance(const State& state, size_t drafter) const;
+  double certainty(const State& state) const;
   std::vector<double> reach(const State& state, size_t drafter, const DraftTree& tree) const;
   Cut best_cut(const Outlook& outlook, const State& state, size_t drafter, const DraftTree& tree, int max_nodes) const;
   double promised_rate(const Outlook& outlook, const Candidate& candidate, const State& state, size_t drafter) const;
@@ -74,6 +80,8 @@ class Speculator {
   std::vector<std::unique_ptr<Drafter>> drafters_;
   std::vector<Acceptance> all_;            // per drafter, over all sequences
   std::vector<int64_t> tokens_since_use_;  // per drafter
+  // Over costly drafters: drafts that were wrong, and 1 - certainty of the sequences they were made for; faded.
+  double n_wrong_, doubt_;
   CostCurve step_cost_;
   std::map<int64_t, State> sequences_;
 };

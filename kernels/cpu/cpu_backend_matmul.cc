@@ -232,12 +232,12 @@ int64_t panel_cost(const CpuWeight& weight, int64_t n_rows, bool precise) {
 
 int64_t chunk_tiles_for(int64_t k) { return (k <= kShortRow ? kChunkTokensShortRows : kChunkTokens) / kMaxTileTokens; }
 
-// Rows of the panel that starts at `row`, of n_outputs in all.
-int valid_rows(int64_t n_outputs, int64_t row) {
-  return static_cast<int>(std::min<int64_t>(kPanelRows, n_outputs - row));
+// Rows of the panel that starts at `row`.
+int valid_rows(const CpuWeight& weight, int64_t row) {
+  return static_cast<int>(std::min<int64_t>(kPanelRows, weight.rows() - row));
 }
 
-int64_t outputs_of(const MatmulOut& out) { return out.n_outputs > 0 ? out.n_outputs : out.weight->rows(); }
+static_assert(kOutputGroup == kPanelRows);
 
 // Multiply-adds below which one thread does the work faster than two can be brought together.
 constexpr int64_t kMinWorkPerThread = 1 << 16;
@@ -258,12 +258,13 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
   int64_t n_outputs = 0;
   for (size_t i = 0; i < outs.size(); ++i) {
     const CpuWeight& weight = cpu_weight(outs[i].weight);
-    const int64_t out_rows = outputs_of(outs[i]);
+    const std::span<const int32_t> groups = outs[i].groups;
+    LOCI_CHECK(groups.empty() || (groups.front() >= 0 && groups.back() < weight.n_panels()), "no such outputs");
+    const int64_t n_panels = groups.empty() ? weight.n_panels() : static_cast<int64_t>(groups.size());
     LOCI_CHECK(weight.cols() == k, "inputs of one call differ: ", k, " and ", weight.cols());
-    LOCI_CHECK(out_rows <= weight.rows(), out_rows, " outputs of ", weight.rows());
-    segments[i] = {(out_rows + kPanelRows - 1) / kPanelRows, panel_cost(weight, n_rows, precise_)};
+    segments[i] = {n_panels, panel_cost(weight, n_rows, precise_)};
     (weight.is_quantized() && !precise_ ? int8 : f32) = true;
-    n_outputs += out_rows;
+    n_outputs += n_panels * kPanelRows;
   }
   TileSet tiles(x, x_stride, n_rows, k, int8, f32);
   tiles.place(tiles_.reserve(tiles.bytes()));
@@ -281,15 +282,18 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
                     for (int64_t first = begin; first < end; first += kGroupPanels) {
                       PanelRef group[kGroupPanels];
                       const size_t n = static_cast<size_t>(std::min<int64_t>(kGroupPanels, end - first));
-                      for (size_t g = 0; g < n; ++g) group[g] = {&weight, first + static_cast<int64_t>(g)};
+                      for (size_t g = 0; g < n; ++g) {
+                        const int64_t at = first + static_cast<int64_t>(g);
+                        group[g] = {&weight, out.groups.empty() ? at : out.groups[static_cast<size_t>(at)]};
+                      }
                       panels.compute({group, n}, first_tile, last_tile);
                       for (int64_t tile = first_tile; tile < last_tile; ++tile) {
                         for (size_t g = 0; g < n; ++g) {
                           const int64_t row = group[g].panel * kPanelRows;
                           kernels.store_tile(panels.result(g, tile - first_tile), tiles.tokens(tile),
-                                             valid_rows(outputs_of(out), row),
-                                             out.bias != nullptr ? out.bias + row : nullptr, out.accumulate,
-                                             out.out + tile * kMaxTileTokens * out.out_stride + row, out.out_stride);
+                                             valid_rows(weight, row), out.bias != nullptr ? out.bias + row : nullptr,
+                                             out.accumulate, out.out + tile * kMaxTileTokens * out.out_stride + row,
+                                             out.out_stride);
                         }
                       }
                     }
@@ -332,7 +336,7 @@ void CpuBackend::matmul_gated(const PackedWeight& gate, const PackedWeight& up, 
                           const int64_t row = group[g].panel * kPanelRows;
                           kernels.store_gated_tile(panels.result(g, tile - first_tile),
                                                    panels.result(n + g, tile - first_tile), function,
-                                                   tiles.tokens(tile), valid_rows(gate_weight.rows(), row),
+                                                   tiles.tokens(tile), valid_rows(gate_weight, row),
                                                    out + tile * kMaxTileTokens * out_stride + row, out_stride);
                         }
                       }

@@ -1,5 +1,6 @@
 #include "tests/support/reference_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -113,7 +114,9 @@ class ReferenceBackend final : public Backend {
     for (const MatmulOut& out : outs) {
       const auto& weight = static_cast<const DenseWeight&>(*out.weight);
       for (int64_t r = 0; r < n_rows; ++r) {
-        for (int64_t n = 0; n < (out.n_outputs > 0 ? out.n_outputs : weight.n_rows); ++n) {
+        for (int64_t n = 0; n < weight.n_rows; ++n) {
+          if (!out.groups.empty() && !std::binary_search(out.groups.begin(), out.groups.end(), n / kOutputGroup))
+            continue;
           float& to = out.out[r * out.out_stride + n];
           const double bias = out.bias == nullptr ? 0 : out.bias[n];
           to = static_cast<float>(weight.dot(n, x + r * x_stride) + bias + (out.accumulate ? to : 0));

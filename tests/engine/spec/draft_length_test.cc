@@ -169,6 +169,30 @@ TEST_F(SpeculatorTest, ALongCatchUpMustPay) {
   EXPECT_EQ(plan(), 0);
 }
 
+// Before it has drafted once, the target's certainty says what a costly drafter is worth.
+TEST_F(SpeculatorTest, CertaintyDecidesWhetherToBegin) {
+  for (const float certainty : {0.5f, 0.98f}) {
+    make(5);
+    costs(1);
+    drafter->catch_up_ms = 100;
+    EXPECT_EQ(plan(), 0);
+    EXPECT_EQ(drafter->n_asked, 0);
+    EXPECT_TRUE(speculator->wants_certainty(1, params));
+    for (int i = 0; i < 12; ++i) speculator->note_certainty(1, certainty);
+    if (certainty > 0.9f) {
+      EXPECT_GT(plan(), 0);
+      learn(true, 40);
+      EXPECT_FALSE(speculator->wants_certainty(1, params));
+    } else {
+      EXPECT_EQ(plan(), 0);
+    }
+  }
+  make(0);
+  costs(1);
+  EXPECT_GE(plan(), 0);
+  EXPECT_FALSE(speculator->wants_certainty(1, params));  // only free drafters
+}
+
 TEST_F(SpeculatorTest, CountsByPosition) {
   make(0, 4);
   params.adaptive = false;

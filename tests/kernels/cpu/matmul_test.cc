@@ -306,7 +306,7 @@ TEST(Matmul, SeveralOutputsWithBiasAndResidual) {
   }
 }
 
-TEST(Matmul, FirstOutputsAlone) {
+TEST(Matmul, GroupsOfOutputsAlone) {
   const int64_t k = 512, n = 70;
   for (const DType type : {DType::kQ8_0, DType::kQ4_K, DType::kF16, DType::kIQ4_XS}) {
     const RandomWeight w = random_weight(type, n, k, 1);
@@ -316,13 +316,14 @@ TEST(Matmul, FirstOutputsAlone) {
       for (const int64_t n_rows : {1, 5, 21}) {
         const std::vector<float> x = activations(n_rows, k, 5);
         const std::vector<float> all = run_matmul(*backend, *packed, x, n_rows);
-        for (const int64_t n_outputs : {1, 16, 37, 70}) {
+        for (const std::vector<int32_t>& groups : {std::vector<int32_t>{0}, {4}, {1, 2}, {0, 3, 4}, {0, 1, 2, 3, 4}}) {
           std::vector<float> out(static_cast<size_t>(n_rows * n), 7.0f);
-          const MatmulOut first{.weight = packed.get(), .out = out.data(), .out_stride = n, .n_outputs = n_outputs};
+          const MatmulOut first{.weight = packed.get(), .out = out.data(), .out_stride = n, .groups = groups};
           backend->matmul({&first, 1}, x.data(), k, n_rows);
           for (int64_t i = 0; i < n_rows * n; ++i) {
             const auto at = static_cast<size_t>(i);
-            ASSERT_EQ(out[at], i % n < n_outputs ? all[at] : 7.0f) << name(type) << " " << n_outputs << " at " << i;
+            const bool wanted = std::find(groups.begin(), groups.end(), i % n / kOutputGroup) != groups.end();
+            ASSERT_EQ(out[at], wanted ? all[at] : 7.0f) << name(type) << " at " << i;
           }
         }
       }
