@@ -377,7 +377,11 @@ struct Engine::Impl {
       metrics.queue_ms.add(ms_between(request.submitted, start));
     }
     ++metrics.n_steps;
-    if (!decoder->forward(next.batch, [&] { return abandons(next); })) {
+    const int64_t kv_bytes_before = backend->kv_bytes_read();
+    const bool done = decoder->forward(next.batch, [&] { return abandons(next); });
+    const int64_t kv_bytes = backend->kv_bytes_read() - kv_bytes_before;
+    metrics.kv_bytes_read += kv_bytes;
+    if (!done) {
       ++metrics.n_abandoned_steps;  // the next step ends what was cancelled and computes the rest again
       return;
     }
@@ -386,8 +390,12 @@ struct Engine::Impl {
     metrics.n_prefill_rows += next.n_prefill_rows;
     metrics.n_decode_rows += next.n_decode_rows;
     scheduler->commit(next, step_ms);
+    const int64_t n_generated_before = metrics.n_generated_tokens;
     deliver(next);
-    if (next.n_prefill_rows == 0) speculator->note_step(next.n_decode_rows, ms_between(start, Clock::now()));
+    if (next.n_prefill_rows > 0) return;
+    metrics.decode_kv_bytes_read += kv_bytes;
+    metrics.n_decode_step_tokens += metrics.n_generated_tokens - n_generated_before;
+    speculator->note_step(next.n_decode_rows, ms_between(start, Clock::now()));
   }
 
   void publish_metrics() {

@@ -49,6 +49,8 @@ std::string bytes_text(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   if (bytes >= int64_t{1} << 30) {
     std::snprintf(text, sizeof text, "%.2f GiB", value / (1 << 30));
+  } else if (bytes < int64_t{100} << 10) {
+    std::snprintf(text, sizeof text, "%.1f KiB", value / (1 << 10));
   } else {
     std::snprintf(text, sizeof text, "%.1f MiB", value / (1 << 20));
   }

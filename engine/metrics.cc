@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/memory.h"
 #include "kernels/error.h"
 
 namespace loci {
@@ -13,6 +14,10 @@ constexpr double kLowest = 0.01;  // upper bound of the first bucket
 constexpr double kPerOctave = 4;
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+double unused_part(int64_t used, int64_t allocated) {
+  return allocated > 0 ? 1 - static_cast<double>(used) / static_cast<double>(allocated) : 0;
+}
 
 template <typename... Values>
 std::string line(const char* format, Values... values) {
@@ -62,9 +67,38 @@ double Histogram::percentile(double percent) const {
   return max;
 }
 
-double Metrics::kv_waste() const {
-  if (slot_steps_allocated == 0) return 0;
-  return 1 - static_cast<double>(slot_steps_used) / static_cast<double>(slot_steps_allocated);
+void Metrics::count_slots(int64_t n_allocated, int64_t n_used) {
+  slot_steps_allocated += n_allocated;
+  slot_steps_used += n_used;
+  if (n_allocated < peak_slots_allocated) return;
+  // Of steps that hold equally much, the one that wastes most.
+  if (n_allocated > peak_slots_allocated || n_used < peak_slots_used) peak_slots_used = n_used;
+  peak_slots_allocated = n_allocated;
+}
+
+double Metrics::kv_waste() const { return unused_part(slot_steps_used, slot_steps_allocated); }
+double Metrics::kv_waste_at_peak() const { return unused_part(peak_slots_used, peak_slots_allocated); }
+
+double Metrics::kv_bytes_per_token() const {
+  return n_decode_step_tokens > 0
+             ? static_cast<double>(decode_kv_bytes_read) / static_cast<double>(n_decode_step_tokens)
+             : 0;
+}
+
+std::string kv_waste_text(const Metrics& m) {
+  char text[120];
+  std::snprintf(text, sizeof text, "%.1f %% of the allocated slots wasted (at the peak %.1f %%)", 100 * m.kv_waste(),
+                100 * m.kv_waste_at_peak());
+  return text;
+}
+
+std::string kv_bytes_text(const Metrics& m) {
+  if (m.kv_bytes_read == 0) return "";
+  std::string text = bytes_text(m.kv_bytes_read) + " read";
+  if (m.n_decode_step_tokens > 0) {
+    text += ", " + bytes_text(std::llround(m.kv_bytes_per_token())) + " per generated token";
+  }
+  return text;
 }
 
 std::string_view name(FinishReason reason) {
@@ -110,9 +144,10 @@ std::string summary(const Metrics& m) {
   text += times("queue", m.queue_ms);
   text += times("first token", m.first_token_ms);
   text += times("between tokens", m.between_tokens_ms);
-  text += line("%-15s %lld of %lld used, %lld cached, %lld free; %lld evicted; waste %.1f %%", "K/V pages",
-               number(m.pages_used), number(m.pages_total), number(m.pages_cached), number(m.pages_free),
-               number(m.n_evicted_pages), 100 * m.kv_waste());
+  text += line("%-15s %lld of %lld used, %lld cached, %lld free; %lld evicted", "K/V pages", number(m.pages_used),
+               number(m.pages_total), number(m.pages_cached), number(m.pages_free), number(m.n_evicted_pages));
+  text += line("%-15s %s", "K/V waste", kv_waste_text(m).c_str());
+  if (m.kv_bytes_read > 0) text += line("%-15s %s", "K/V traffic", kv_bytes_text(m).c_str());
   text += line("%-15s %lld hits, %lld misses", "prefixes", number(m.n_hits), number(m.n_misses));
   if (m.n_preempted_recompute + m.n_preempted_swap > 0) {
     text += line("%-15s %lld by recomputing (%lld tokens), %lld by swapping (%lld back)", "preempted",

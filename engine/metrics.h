@@ -47,8 +47,15 @@ struct Metrics {
   int64_t n_evicted_pages = 0;
   int64_t n_preempted_recompute = 0, n_preempted_swap = 0, n_swapped_in = 0;
   int64_t swapped_bytes = 0;  // now in the host buffer
-  // Token slots in pages of running sequences, and those of them that hold a token, summed over steps.
+  // Token slots in pages that running sequences hold (a shared page counts once), and those of them that hold a token:
+  // summed over steps, and of the step in which most were held.
   int64_t slot_steps_allocated = 0, slot_steps_used = 0;
+  int64_t peak_slots_allocated = 0, peak_slots_used = 0;
+  void count_slots(int64_t n_allocated, int64_t n_used);
+
+  // Bytes of K/V that the model's attention has read (a draft model's not): in all steps, and in those without prompt
+  // rows, which have brought so many tokens. 0 on a backend that does not count.
+  int64_t kv_bytes_read = 0, decode_kv_bytes_read = 0, n_decode_step_tokens = 0;
 
   // Speculation: drafts verified and accepted, by position in their chain.
   std::array<int64_t, kDraftPositions> n_drafted{}, n_accepted{};
@@ -56,12 +63,19 @@ struct Metrics {
   // Milliseconds. Queue: from submit to admission. First token: from submit. Between tokens: of one request.
   Histogram queue_ms, first_token_ms, between_tokens_ms, step_ms;
 
-  // Part of the allocated slots that held no token, averaged over steps: 0..1.
+  // Part of the allocated slots that held no token, 0..1: averaged over steps, and in the step with most of them.
   double kv_waste() const;
+  double kv_waste_at_peak() const;
+  // K/V bytes read for a generated token, in steps without prompt rows; 0: not known.
+  double kv_bytes_per_token() const;
 };
 
 std::string_view name(FinishReason reason);
 // The figures as lines of text, name first, without a last newline: for terminals and summaries.
 std::string summary(const Metrics& metrics);
+// "2.1 % of the allocated slots wasted (at the peak 1.0 %)".
+std::string kv_waste_text(const Metrics& metrics);
+// "1.20 GiB read, 45.1 KiB per generated token"; empty when it was not counted.
+std::string kv_bytes_text(const Metrics& metrics);
 
 }  // namespace loci

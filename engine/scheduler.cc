@@ -371,10 +371,14 @@ void Scheduler::commit(const Step& step, double step_ms) {
     // Others may go on from a prompt as soon as its pages are there.
     if (first < sequence.n_prompt) kv_.publish(sequence.kv);
   }
+  std::vector<const KvSequence*> live;
   for (const auto& sequence : running_) {
-    metrics_.slot_steps_allocated += static_cast<int64_t>(sequence->kv.pages.size()) * kv_.page_size();
-    metrics_.slot_steps_used += sequence->n_computed();
+    live.push_back(&sequence->kv);
+    for (const KvSequence& branch : sequence->drafts.branches) live.push_back(&branch);
   }
+  const KvStats pages = kv_.stats();
+  const int64_t n_slots = (pages.n_private + pages.n_locked) * kv_.page_size();
+  metrics_.count_slots(n_slots, n_slots - kv_.unused_tokens(live));
 }
 
 void Scheduler::fork(Sequence& parent, std::unique_ptr<Sequence> child) {

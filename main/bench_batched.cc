@@ -76,7 +76,8 @@ int64_t BatchedTest::n_ctx(int page_size) const {
 
 BatchedResult run_batched(Engine& engine, const ModelWork& matrices, const BatchedTest& test) {
   engine.clear_cache();
-  BatchedResult result{test, 0, 0, prompt_work(engine, matrices, test), gen_work(engine, matrices, test)};
+  BatchedResult result{
+      .test = test, .prompt_work = prompt_work(engine, matrices, test), .gen_work = gen_work(engine, matrices, test)};
   BenchTokens source(engine.tokenizer().vocab_size());
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(test.shared_prompt ? 1 : test.n_sequences));
   for (std::vector<int32_t>& prompt : prompts) source.append(test.n_prompt, prompt);
@@ -103,13 +104,17 @@ BatchedResult run_batched(Engine& engine, const ModelWork& matrices, const Batch
   while (busy && !std::all_of(sinks.begin(), sinks.end(), has_begun)) busy = engine.step();
   int64_t n_before = 0;
   for (const CountingSink& sink : sinks) n_before += sink.n_tokens();
+  const Metrics before = engine.metrics();
   const Clock::time_point start = Clock::now();
   engine.run_until_idle();
   const double seconds = seconds_since(start);
+  const Metrics after = engine.metrics();
   check_all(sinks, test.n_gen + 1);
   // Sequences that began earlier have fewer tokens left.
   const int64_t n_timed = test.n_gen_tokens() + test.n_sequences - n_before;
   if (n_timed <= 0) fail(ErrorKind::kInternal, "batched bench: the sequences did not run together");
+  result.kv_bytes_per_token = static_cast<double>(after.kv_bytes_read - before.kv_bytes_read) /
+                              static_cast<double>(after.n_generated_tokens - before.n_generated_tokens);
   result.gen_s = seconds * static_cast<double>(test.n_gen_tokens()) / static_cast<double>(n_timed);
   return result;
 }
@@ -153,7 +158,8 @@ void BatchedPrinter::row(const BatchedResult& result) {
   out["speed_tg"] = result.gen_ts();
   out["t"] = result.total_s();
   out["speed"] = result.total_ts();
-  // Beyond the customary: fractions of the machine's ceilings, in prefill and in decode.
+  // Beyond the customary: K/V read in decode, and fractions of the machine's ceilings.
+  out["kv_bytes_per_token"] = result.kv_bytes_per_token;
   if (roofline_) {
     out["pp_mac_share"] = result.prompt_work.mac_seconds(*roofline_) / result.prompt_s;
     if (result.gen_s > 0) {

@@ -27,6 +27,7 @@ struct BatchedResult {
   BatchedTest test;
   double prompt_s = 0, gen_s = 0;
   BenchWork prompt_work, gen_work;
+  double kv_bytes_per_token = 0;  // K/V that attention has read for a generated token
 
   double prompt_ts() const { return prompt_s > 0 ? static_cast<double>(test.n_prompt_tokens()) / prompt_s : 0; }
   double gen_ts() const { return gen_s > 0 ? static_cast<double>(test.n_gen_tokens()) / gen_s : 0; }

@@ -93,6 +93,7 @@ nlohmann::ordered_json fields(const BenchRow& row) {
   out["avg_ts"] = row.avg_ts();
   out["stddev_ts"] = row.stddev_ts();
   out["bytes_per_token"] = row.bytes_per_token();
+  out["kv_bytes_per_token"] = row.kv_bytes_per_token;
   out["read_gb_s"] = row.gb_per_s();
   out["gmac_s"] = row.gmacs_per_s();
   // Null where the ceiling was not measured, or the CPU has no such arithmetic.

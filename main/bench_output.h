@@ -21,6 +21,7 @@ struct BenchRow {
   std::string test_time;             // ISO 8601, UTC, when the test began
   std::vector<uint64_t> samples_ns;  // one per repetition
   BenchWork work;                    // of one repetition
+  double kv_bytes_per_token = 0;     // K/V that attention has read in the last repetition
   std::optional<cpu::Roofline> roofline;
 
   double avg_ns() const;

@@ -163,3 +163,13 @@ std::string results_text(const std::vector<ServedResult>& results, const Metrics
 }
 
 }  // namespace loci::cli
+  summary["kv_waste_at_peak"] = metrics.kv_waste_at_peak();
+  summary["kv_bytes_read"] = metrics.kv_bytes_read;
+  summary["kv_bytes_per_token"] = metrics.kv_bytes_per_token();
+  int64_t n_drafted = 0, n_accepted = 0;
+  for (const ServedResult& result : results) {
+    n_drafted += result.stats.speculation.n_drafted;
+    n_accepted += result.stats.speculation.n_accepted;
+  }
+  summary["n_drafted"] = n_drafted;
+  summary["n_accepted"] = n_accepted;

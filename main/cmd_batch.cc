@@ -210,10 +210,9 @@ int cmd_batch(const std::vector<std::string>& args) {
   const BatchCounts& counts = runner.counts();
   log_info(batch_summary(counts, runner.elapsed_s(), interrupted));
   const Metrics metrics = engine->metrics();
-  char waste[16];
-  std::snprintf(waste, sizeof waste, "%.1f %%", 100 * metrics.kv_waste());
-  log_info("K/V: ", waste, " of the allocated slots wasted; prefixes: ", metrics.n_hits, " hits, ", metrics.n_misses,
-           " misses; ", metrics.n_evicted_pages, " pages evicted, ",
+  const std::string traffic = kv_bytes_text(metrics);
+  log_info("K/V: ", kv_waste_text(metrics), "; ", traffic.empty() ? "" : traffic + "; ", "prefixes: ", metrics.n_hits,
+           " hits, ", metrics.n_misses, " misses; ", metrics.n_evicted_pages, " pages evicted, ",
            metrics.n_preempted_recompute + metrics.n_preempted_swap, " preemptions");
   log_debug(summary(metrics));
   if (counts.n_changed > 0) {

@@ -164,14 +164,23 @@ int cmd_bench(const std::vector<std::string>& args) {
     for (const BenchTest& test : tests) {
       if (!first_test && options.delay_s > 0) std::this_thread::sleep_for(std::chrono::seconds(options.delay_s));
       first_test = false;
-      BenchRow row{setup, test, engine->info(), now_utc(), {}, bench.work(test), {}};
+      BenchRow row{.setup = setup,
+                   .test = test,
+                   .model = engine->info(),
+                   .test_time = now_utc(),
+                   .samples_ns = {},
+                   .work = bench.work(test),
+                   .roofline = {}};
       if (const auto found = rooflines.find(setup.n_threads); found != rooflines.end()) row.roofline = found->second;
       if (!options.no_warmup) bench.run({test.n_prompt, std::min<int64_t>(test.n_gen, 1), test.n_depth});
       for (int64_t i = 0; i < options.repetitions; ++i) {
         if (options.progress) {
           log_line(LogLevel::kInfo, str(row.model.name, ": ", test.name(), ", run ", i + 1, "/", options.repetitions));
         }
+        const int64_t kv_bytes_before = engine->metrics().kv_bytes_read;
         row.samples_ns.push_back(bench.run(test));
+        row.kv_bytes_per_token = static_cast<double>(engine->metrics().kv_bytes_read - kv_bytes_before) /
+                                 static_cast<double>(test.n_tokens());
       }
       for (const auto& printer : printers) printer->row(row);
     }

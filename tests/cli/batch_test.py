@@ -92,7 +92,54 @@ class Shapes(BatchCase):
         self.assertIsInstance(body["choices"][0]["text"], str)
         self.assertIn("batch: 2 answered, 0 failed", said)
         self.assertRegex(said, r"tokens: \d+ of prompts, [\d.]+ % of them from the cache; \d+ generated")
-        self.assertRegex(said, r"K/V: [\d.]+ % of the allocated slots wasted; prefixes: ")
+        self.assertRegex(said, r"K/V: [\d.]+ % of the allocated slots wasted \(at the peak [\d.]+ %\); "
+                         r"[\d.]+ .iB read, [\d.]+ .iB per generated token; prefixes: ")
+
+    def test_scheduling_fields_change_no_answer(self):
+        def lines(**fields):
+            return "\n".join(text_line(str(i), "abc " * (i + 1), ignore_eos=True, **fields) for i in range(4))
+
+        def texts(results):
+            return {k: v["response"]["body"]["choices"][0]["text"] for k, v in results.items()}
+
+        plain = texts(self.batch(lines(), name="plain.jsonl")[0])
+        for i, fields in enumerate(({"priority": 3}, {"priority": -2, "timeout": 1000},
+                                    {"speculative.type": "ngram", "speculative.n_max": 4, "speculative.n_min": 1,
+                                     "speculative.p_min": 0.1, "speculative.adaptive": False})):
+            self.assertEqual(texts(self.batch(lines(**fields), name="f%d.jsonl" % i)[0]), plain, fields)
+        drafted, said = self.batch(lines(), "--spec-type", "ngram", "--no-spec-adaptive", "-v", name="spec.jsonl")
+        self.assertEqual(texts(drafted), plain)
+        self.assertIn("drafts accepted", said)
+
+    def test_a_line_that_is_late_fails_and_can_be_run_again(self):
+        source = self.temporary("in.jsonl", text_line("late", "abc", max_tokens=900, ignore_eos=True, timeout=0.002) +
+                                "\n" + text_line("good", "abc", max_tokens=4) + "\n")
+        out = self.temporary("out.jsonl")
+        args = ("batch", "-m", TINY, "-t", "1", "-i", source, "-o", out)
+        result = run(*args)
+        self.assertEqual(result.code, 1, result)
+        late = {r["custom_id"]: r for r in lines_of(out)}["late"]
+        self.assertEqual(late["error"]["code"], "request_timeout")
+        self.assertEqual(late["error"]["message"], "the answer was not ready after 0.002 s")
+        self.assertEqual(late["response"]["status_code"], 408)
+        self.assertIn("1 answered, 1 failed", result.error)
+        # The flag is the default of lines that state none.
+        slow = self.temporary("slow.jsonl", text_line("slow", "abc", max_tokens=900, ignore_eos=True) + "\n")
+        result = run("batch", "-m", TINY, "-t", "1", "-i", slow, "-o", self.temporary("slow.out"),
+                     "--request-timeout", "0.002")
+        self.assertEqual(result.code, 1, result)
+
+    def test_scheduling_fields_with_wrong_values_name_the_field(self):
+        bad = {"priority": ("high", 1.5, 10**9), "timeout": ("1", 0, -1, 1e9),
+               "speculative.type": (1, "fast", "draft", "draft-eagle3"), "speculative.n_max": (-1, 65, "4"),
+               "speculative.n_min": (17, -1), "speculative.p_min": (1.5, -0.1, "x"), "speculative.tree": (0, 9),
+               "speculative.adaptive": (1,), "speculative.shared": ("no",)}
+        cases = [(name, value) for name, values in bad.items() for value in values]
+        text = "\n".join(text_line(str(i), "x", **{name: value}) for i, (name, value) in enumerate(cases))
+        results, _ = self.batch(text, code=1)
+        for i, (name, value) in enumerate(cases):
+            self.assertTrue(results[str(i)]["error"]["message"].startswith("Field '%s': " % name),
+                            (name, value, results[str(i)]))
 
     def test_answers_are_those_of_run(self):
         results, _ = self.batch(text_line("b", "Once upon a time"))

@@ -13,6 +13,7 @@ class Bench(TestCase):
         for row in rows:
             self.assertEqual(len(row["samples_ns"]), 2)
             self.assertGreater(row["bytes_per_token"], 0)
+            self.assertGreater(row["kv_bytes_per_token"], 0)
             self.assertGreater(row["read_share"], 0)
             self.assertGreater(row["peak_int8_gmac_s"], 0)
         self.assertGreater(rows[3]["bytes_per_token"], rows[1]["bytes_per_token"])
@@ -28,6 +29,7 @@ class Bench(TestCase):
         rows = [json.loads(line) for line in run("batched-bench", *shape, "-pps", "-o", "jsonl").text.splitlines()]
         self.assertEqual([(r["pp"], r["tg"], r["pl"], r["n_kv"]) for r in rows],
                          [(20, 4, 1, 24), (20, 4, 3, 32), (40, 4, 1, 44), (40, 4, 3, 52)])
+        self.assertTrue(all(r["kv_bytes_per_token"] > 0 for r in rows))
         self.assertTrue(all(r["is_pp_shared"] == 1 and r["speed_tg"] > 0 and r["tg_read_share"] > 0 for r in rows))
 
     def test_batched_skips_what_does_not_fit(self):

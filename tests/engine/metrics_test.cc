@@ -58,10 +58,17 @@ TEST(Metrics, SummaryTellsWhatHappenedAndLeavesOutWhatDidNot) {
   metrics.n_preempted_swap = 3;
   metrics.n_drafted = {100, 50};
   metrics.n_accepted = {80, 20};
-  metrics.slot_steps_allocated = 1000;
-  metrics.slot_steps_used = 975;
-  EXPECT_THAT(summary(metrics), testing::AllOf(testing::HasSubstr("2 deadline"), testing::HasSubstr("3 by swapping"),
-                                               testing::HasSubstr("80 40 %"), testing::HasSubstr("waste 2.5 %")));
+  for (const auto [allocated, used] : {std::pair(300, 295), std::pair(500, 480), std::pair(200, 200)}) {
+    metrics.count_slots(allocated, used);
+  }
+  metrics.kv_bytes_read = 5 << 20;
+  metrics.decode_kv_bytes_read = 4 << 20;
+  metrics.n_decode_step_tokens = 1024;
+  EXPECT_THAT(summary(metrics),
+              testing::AllOf(testing::HasSubstr("2 deadline"), testing::HasSubstr("3 by swapping"),
+                             testing::HasSubstr("80 40 %"),
+                             testing::HasSubstr("2.5 % of the allocated slots wasted (at the peak 4.0 %)"),
+                             testing::HasSubstr("5.0 MiB read, 4.0 KiB per generated token")));
 }
 
 }  // namespace

@@ -397,6 +397,25 @@ TEST(Scheduler, PagesHoldLessThanOneUnusedPagePerSequence) {
   EXPECT_LT(world.metrics.kv_waste(), 0.04);
 }
 
+TEST(Scheduler, WasteCountsSharedPagesOnce) {
+  World world(64, {.n_ubatch = 64, .n_batch = 64, .max_sequences = 4});
+  const std::vector<int32_t> prompt = random_tokens(48, 1);
+  world.add(joined(prompt, {1}), {.n_generate = 1});
+  world.run_until_idle();
+  for (int32_t i = 0; i < 4; ++i) world.add(joined(prompt, {2 + i}), {.n_generate = 2});
+  world.run();  // admits them: with one row left they decode, from the next step on
+  world.metrics = {};
+  world.run();
+  // Three pages that all share, and one of each with a single token in it.
+  EXPECT_EQ(world.metrics.slot_steps_allocated, (3 + 4) * 16);
+  EXPECT_EQ(world.metrics.slot_steps_used, 48 + 4);
+  EXPECT_DOUBLE_EQ(world.metrics.kv_waste(), 1 - 52.0 / 112);
+  EXPECT_DOUBLE_EQ(world.metrics.kv_waste_at_peak(), world.metrics.kv_waste());
+  world.run();
+  EXPECT_EQ(world.metrics.peak_slots_allocated, 112);
+  EXPECT_EQ(world.metrics.peak_slots_used, 52);  // of equals the worst
+}
+
 // Arrivals, forks, cancels and abandoned steps over a memory that is far too small. The model of the memory is in
 // World::compute; each step also checks the page accounting.
 class SchedulerChaos : public testing::TestWithParam<uint32_t> {};
