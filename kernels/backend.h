@@ -62,6 +62,10 @@ enum class RopePairing { kAdjacent /* 2i, 2i+1 */, kHalfSplit /* i, i + n_rot/2 
 // page_indices[page_indptr[s]..page_indptr[s+1]); token t of the sequence lies in its page t / page_size, slot
 // t % page_size. A row at position p sees keys 0..p, or p - window + 1 .. p when window > 0.
 struct AttentionArgs {
+  // Calls with the same number are of one batch (0: of none): q_indptr, positions and page lists, at the same
+  // addresses, hold what they held in the first of them, so that what follows from these alone may be kept from call to
+  // call. A call for the last rows of the batch alone has fewer positions, never other ones.
+  uint64_t batch_id = 0;
   const float* q = nullptr;  // [n_rows, n_heads, head_dim], after rope
   int64_t q_stride = 0;
   float* out = nullptr;  // [n_rows, n_heads, head_dim]

@@ -63,6 +63,7 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
 
   const TailRows tail = tail_rows(batch, first_row);
   AttentionArgs args;
+  args.batch_id = plan.batch_id;
   args.q = a.q + first_row * a.q_stride;
   args.q_stride = a.q_stride;
   args.out = a.attn + first_row * a.q_stride;

@@ -1,6 +1,7 @@
 #include "engine/model/decoder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "kernels/check.h"
@@ -10,6 +11,12 @@ namespace {
 
 constexpr int64_t kLogitBytes = 32 << 20;  // logits are made a block of rows at a time: vocabularies reach 262,144
 constexpr int64_t kAlignFloats = 16;
+
+// Unlike any other of this process: decoders of several models share a backend.
+uint64_t next_batch_id() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 int64_t aligned(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAlignFloats; }
 
@@ -65,6 +72,7 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   LOCI_CHECK(n_rows > 0 && n_rows <= max_rows_, "rows of a batch: ", n_rows);
   n_logit_rows_ = 0;
   plan_.batch = &batch;
+  plan_.batch_id = next_batch_id();
   plan_.first_tail_row = batch.logit_rows.empty() ? n_rows : batch.logit_rows.front();
   for (size_t i = 0; i < arch_.ropes.size(); ++i) {
     const bool scaled = i == 0;  // rope_freqs belongs to the model's main rope

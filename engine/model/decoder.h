@@ -29,6 +29,7 @@ struct Activations {
 // What all layers of a step share; built once per step, const for the layers.
 struct StepPlan {
   const Batch* batch = nullptr;
+  uint64_t batch_id = 0;           // AttentionArgs::batch_id
   std::vector<RopeAngles> angles;  // per ArchSpec::ropes
   // Rows from here on are needed after the last layer has written its K/V.
   int64_t first_tail_row = 0;

@@ -48,6 +48,8 @@ class CpuBackend final : public Backend {
   void add(float* y, int64_t y_stride, const float* x, int64_t x_stride, int64_t n_rows, int64_t dim) override;
   void softcap(float* x, int64_t n, float cap) override;
   int64_t kv_bytes_read() const override { return kv_bytes_read_; }
+  // Times that a batch's attention was cut into work, since the start: once for all layers that are cut alike.
+  int64_t attention_plans_made() const { return attention_.plans_made; }
 
   const KernelTable& kernels() const { return kernels_; }
 

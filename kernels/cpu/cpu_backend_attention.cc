@@ -240,8 +240,8 @@ bool begins_inside(const SplitPlan& plan, const PlanLevel& level, int thread) {
 }
 
 // Reserves what each thread needs, on the calling thread: a worker must not run out of memory.
-void reserve(AttentionWorkspace& workspace, int n_threads, int group, int n_heads, int head_dim, int block_rows) {
-  const SplitPlan& plan = workspace.plan;
+void reserve(AttentionWorkspace& workspace, const SplitPlan& plan, int n_threads, int group, int n_heads, int head_dim,
+             int block_rows) {
   if (static_cast<int>(workspace.threads.size()) < n_threads) workspace.threads.resize(n_threads);
   const auto floats = [](ScratchBuffer& buffer, int64_t n) {
     return reinterpret_cast<float*>(buffer.reserve(static_cast<size_t>(n) * sizeof(float)));
@@ -274,6 +274,42 @@ void reserve(AttentionWorkspace& workspace, int n_threads, int group, int n_head
   const int64_t n_kept = int64_t{plan.n_kept} * n_heads;
   workspace.kept = floats(workspace.kept_buffer, n_kept * stride);
   for (int64_t i = 0; i < n_kept; ++i) workspace.kept[i * stride + SoftmaxStateLayout::kRowMax] = -__builtin_inff();
+}
+
+// The plan of this call: the one of an earlier call of the batch, or a new one.
+const SplitPlan& find_or_make_plan(const AttentionArgs& args, int n_threads, bool share_prefixes,
+                                   AttentionWorkspace& workspace) {
+  const KvLayer& kv = args.kv;
+  const PlanKey key{.page_indices = args.page_indices.data(),
+                    .n_rows = args.positions.size(),
+                    .n_page_lists = args.page_indptr.size(),
+                    .n_kv_heads = kv.n_kv_heads,
+                    .group = args.n_heads / kv.n_kv_heads,
+                    .window = args.window,
+                    .n_threads = n_threads,
+                    .page_size = kv.page_size};
+  if (args.batch_id == 0 || args.batch_id != workspace.batch_id) workspace.n_plans = 0;
+  workspace.batch_id = args.batch_id;
+  for (size_t i = 0; i < workspace.n_plans; ++i) {
+    if (workspace.plans[i].key == key) return workspace.plans[i].plan;
+  }
+  if (workspace.plans.size() == workspace.n_plans) workspace.plans.emplace_back();
+  KeptPlan& kept = workspace.plans[workspace.n_plans++];
+  kept.key = key;
+  ++workspace.plans_made;
+  make_split_plan({.q_indptr = args.q_indptr,
+                   .positions = args.positions,
+                   .n_kv_heads = key.n_kv_heads,
+                   .group = key.group,
+                   .window = args.window,
+                   .chunk_rows = kChunkRows,
+                   .n_threads = n_threads,
+                   .page_indptr = args.page_indptr,
+                   .page_indices = args.page_indices,
+                   .page_size = kv.page_size,
+                   .shared_chunk_rows = share_prefixes ? kSharedChunkRows : 0},
+                  kept.plan);
+  return kept.plan;
 }
 
 // One thread's part of a level. Ends with a barrier where others wait for its results.
@@ -313,20 +349,8 @@ void CpuBackend::attention(const AttentionArgs& args) {
   const int n_threads = useful_threads(args, std::min(n_rows > n_seqs ? n_threads_batch_ : n_threads_, pool_->size()));
   const int group = args.n_heads / kv.n_kv_heads;
   AttentionWorkspace& shared = attention_;
-  make_split_plan({.q_indptr = args.q_indptr,
-                   .positions = args.positions,
-                   .n_kv_heads = kv.n_kv_heads,
-                   .group = group,
-                   .window = args.window,
-                   .chunk_rows = kChunkRows,
-                   .n_threads = n_threads,
-                   .page_indptr = args.page_indptr,
-                   .page_indices = args.page_indices,
-                   .page_size = kv.page_size,
-                   .shared_chunk_rows = share_prefixes_ ? kSharedChunkRows : 0},
-                  shared.plan);
-  const SplitPlan& plan = shared.plan;
-  reserve(shared, n_threads, group, args.n_heads, kv.head_dim, kernels.max_block_rows);
+  const SplitPlan& plan = find_or_make_plan(args, n_threads, share_prefixes_, shared);
+  reserve(shared, plan, n_threads, group, args.n_heads, kv.head_dim, kernels.max_block_rows);
   kv_bytes_read_ += plan.tiles_read * static_cast<int64_t>(kv_tile_bytes(kv.k_format, kv.head_dim) +
                                                            kv_tile_bytes(kv.v_format, kv.head_dim));
 

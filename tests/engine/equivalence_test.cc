@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "engine/model/arch.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/engine/engine_helpers.h"
 
 namespace loci {
@@ -128,6 +130,40 @@ TEST(Equivalence, SharedPrefixes) {
       }
     }
     EXPECT_LT(bytes[true], bytes[false]);
+  }
+}
+
+// A batch is cut into work once for all layers with the same window, and once more for the last rows of the last layer.
+TEST(Equivalence, AttentionIsPlannedOncePerStep) {
+  for (const bool windows : {false, true}) {
+    test::TinyModel model;
+    model.n_layers = 7;
+    if (windows) model.arch = "gemma3", model.window = 21;
+    EngineConfig config = test::tiny_config(test::tiny_model_file(model));
+    config.n_threads = 2;
+    config.max_sequences = 3;
+    auto backend = std::make_unique<cpu::CpuBackend>(CpuBackendConfig{.n_threads = 2});
+    const cpu::CpuBackend& device = *backend;
+    const auto engine = Engine::load(config, {}, std::move(backend));
+    int64_t n_seen = 0;
+    const auto plans = [&] {
+      return device.attention_plans_made() - std::exchange(n_seen, device.attention_plans_made());
+    };
+    std::vector<test::RecordingSink> sinks(3);
+    for (int i = 0; i < 3; ++i) {
+      const auto n = static_cast<size_t>(i);
+      engine->submit(test::greedy(test::random_tokens(30 + i, static_cast<uint32_t>(i)), 4, sinks[n]));
+    }
+    const int n_kinds = windows ? 2 : 1;
+    while (engine->step()) {
+      const int64_t made = plans();
+      EXPECT_GE(made, n_kinds);
+      EXPECT_LE(made, n_kinds + 1);
+    }
+    EXPECT_EQ(plans(), n_kinds);  // the last step: every row is wanted
+    EXPECT_GT(engine->metrics().n_steps, 4);
+    EXPECT_GT(engine->metrics().kv_bytes_read, engine->metrics().decode_kv_bytes_read);
+    EXPECT_GT(engine->metrics().kv_bytes_per_token(), 0);
   }
 }
 
