@@ -34,7 +34,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMaxContext = int64_t{1} << 24;
-constexpr int kMaxDrafts = 64, kMaxDraftWidth = 8;
 constexpr int kMaxUbatch = 1 << 16;
 constexpr int kMaxSequences = 1 << 12;
 constexpr int kMaxSamples = 1 << 10;

@@ -59,6 +59,8 @@ class TokenSink {
 
 enum class SpeculationMode { kNone, kNgram, kDraft, kAuto };
 
+constexpr int kMaxDrafts = 64, kMaxDraftWidth = 8;  // of Speculation
+
 // Drafting tokens ahead and checking several in one step. Changes speed alone: the tokens are the same.
 struct Speculation {
   SpeculationMode mode = SpeculationMode::kNone;  // kAuto: whatever promises most, the draft model if there is one

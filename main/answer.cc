@@ -132,6 +132,7 @@ Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
   job.prompt = request.prompt.tokens;
   job.sampling = request.sampling;
   job.max_tokens = request.max_tokens;
+  job.timeout_ms = request.timeout_ms;
   job.stops = request.stops;
   job.show_special = request.show_special;
   job.speculation = request.speculation;
@@ -146,6 +147,11 @@ Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
   if (sink.result.stats.reason == FinishReason::kError) {
     console.end_line();
     fail(ErrorKind::kInternal, sink.result.stats.error);
+  }
+  if (sink.result.stats.reason == FinishReason::kDeadline) {
+    sink.result.timed_out = true;
+    console.end_line();
+    log_warn("the answer was cut after ", static_cast<double>(request.timeout_ms) / 1000, " s (--request-timeout)");
   }
   if (sink.result.stats.reason == FinishReason::kContextFull) {
     console.end_line();

@@ -17,6 +17,7 @@ struct AnswerRequest {
   PromptTokens prompt;
   SamplingParams sampling;
   int64_t max_tokens = -1;
+  int64_t timeout_ms = -1;  // -1: none
   std::vector<std::string> stops;
   bool show_special = false;
   bool split_reasoning = false;
@@ -28,6 +29,10 @@ struct Answer {
   std::string reasoning;  // empty unless split_reasoning
   RequestStats stats;
   bool interrupted = false;
+  bool timed_out = false;  // said on stderr
+
+  // Cut off before anything was said.
+  bool never_began() const { return (interrupted || timed_out) && content.empty() && reasoning.empty(); }
 };
 
 // Runs the request to its end, streaming to stdout. Thinking is shown dimmed between [Start thinking] and

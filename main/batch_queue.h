@@ -1,6 +1,6 @@
-// PrefixQueue: the jobs that wait, handed out so that prompts with a common beginning follow one another: in the order
-// of their tokens, which walks the tree of prefixes depth first. Jobs that come late wait for the next round when the
-// walk has passed their place, so that none waits for ever.
+// PrefixQueue: the jobs that wait, those of higher priority first. Of one priority they are handed out so that prompts
+// with a common beginning follow one another: in the order of their tokens, which walks the tree of prefixes depth
+// first. Jobs that come late wait for the next round when the walk has passed their place, so that none waits for ever.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -156,7 +156,7 @@ void BatchRunner::finish(const Active& active) {
   const BatchJob& job = active.job;
   if (active.error) return write_failure(job.custom_id, job.request_id, *active.error, "");
   std::vector<const server::ChoiceRecorder*> choices;
-  bool cancelled = false;
+  bool cancelled = false, late = false;
   for (const auto& choice : active.choices) {
     choices.push_back(choice.get());
     const RequestStats& stats = choice->stats();
@@ -165,10 +165,15 @@ void BatchRunner::finish(const Active& active) {
                            server::to_api_error(Error(ErrorKind::kInternal, stats.error)), "");
     }
     cancelled = cancelled || stats.reason == FinishReason::kCancelled;
+    late = late || stats.reason == FinishReason::kDeadline;
   }
   if (cancelled) {
     ++counts_.n_dropped;
     return;
+  }
+  // How far an answer came by then depends on the clock: it is no result.
+  if (late) {
+    return write_failure(job.custom_id, job.request_id, server::timed_out(job.request.timeout_ms), "request_timeout");
   }
   const server::ResponseStamp stamp{"chatcmpl-" + stable_id({job.request_id, "answer"}), std::time(nullptr),
                                     settings_.model_name, settings_.fingerprint};

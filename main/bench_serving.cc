@@ -33,6 +33,10 @@ class ServedSink : public TokenSink {
   }
   double now_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - start_).count(); }
   bool finished() const { return finished_; }
+  void refuse() {
+    result_.refused = finished_ = true;
+    result_.finished_ms = now_ms();
+  }
 
  private:
   const Clock::time_point& start_;
@@ -78,7 +82,8 @@ std::vector<ServedRequest> read_workload(std::istream& in, const std::string& so
   return requests;
 }
 
-std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<ServedRequest>& requests) {
+std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<ServedRequest>& requests,
+                                         const Speculation& speculation) {
   std::vector<ServedResult> results(requests.size());
   std::map<std::string, size_t> index_of;
   const Clock::time_point start = Clock::now();
@@ -106,7 +111,13 @@ std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<Serve
       const std::optional<double> arrival = arrival_ms(i);
       if (arrival && *arrival <= now_ms) {
         results[i].submitted_ms = *arrival;
-        engine.submit(bench_request(requests[i].prompt, requests[i].max_tokens, sinks[i]));
+        Request request = bench_request(requests[i].prompt, requests[i].max_tokens, sinks[i]);
+        request.speculation = speculation;
+        try {
+          engine.submit(std::move(request));
+        } catch (const QueueFull&) {
+          sinks[i].refuse();
+        }
         busy = true;
       } else {
         if (arrival) next_ms = std::min(next_ms, *arrival);
@@ -121,7 +132,7 @@ std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<Serve
     }
   }
   for (const ServedResult& result : results) {
-    if (result.stats.reason == FinishReason::kLimit) continue;
+    if (result.refused || result.stats.reason == FinishReason::kLimit) continue;
     const std::string& error = result.stats.error;
     fail(ErrorKind::kInternal, "request ", result.id, ": ", error.empty() ? "the context is full" : error);
   }
@@ -135,6 +146,7 @@ std::string results_text(const std::vector<ServedResult>& results, const Metrics
   for (const ServedResult& result : results) {
     Json line;
     line["id"] = result.id;
+    if (result.refused) line["refused"] = true;
     line["n_prompt"] = result.stats.n_prompt;
     line["n_cached"] = result.stats.n_cached;
     line["n_predicted"] = result.stats.n_predicted;
@@ -150,19 +162,18 @@ std::string results_text(const std::vector<ServedResult>& results, const Metrics
   }
   Json summary;
   summary["n_requests"] = results.size();
+  summary["n_refused"] = metrics.n_refused;
   summary["total_ms"] = end_ms;
   summary["n_prompt"] = n_prompt;
   summary["n_cached"] = n_cached;
   summary["n_predicted"] = n_predicted;
   summary["n_recomputed"] = metrics.n_recomputed_tokens;
   summary["n_preempted"] = metrics.n_preempted_recompute + metrics.n_preempted_swap;
+  summary["n_preempted_recompute"] = metrics.n_preempted_recompute;
+  summary["n_preempted_swap"] = metrics.n_preempted_swap;
   summary["n_evicted_pages"] = metrics.n_evicted_pages;
   summary["n_steps"] = metrics.n_steps;
   summary["kv_waste"] = metrics.kv_waste();
-  return text + Json{{"summary", summary}}.dump() + "\n";
-}
-
-}  // namespace loci::cli
   summary["kv_waste_at_peak"] = metrics.kv_waste_at_peak();
   summary["kv_bytes_read"] = metrics.kv_bytes_read;
   summary["kv_bytes_per_token"] = metrics.kv_bytes_per_token();
@@ -173,3 +184,7 @@ std::string results_text(const std::vector<ServedResult>& results, const Metrics
   }
   summary["n_drafted"] = n_drafted;
   summary["n_accepted"] = n_accepted;
+  return text + Json{{"summary", summary}}.dump() + "\n";
+}
+
+}  // namespace loci::cli

@@ -24,6 +24,7 @@ std::vector<ServedRequest> read_workload(std::istream& in, const std::string& so
 
 struct ServedResult {
   std::string id;
+  bool refused = false;  // the queue was full when it arrived: there are no tokens
   RequestStats stats;
   std::vector<int32_t> tokens;
   double submitted_ms = 0;       // since the start, as all times
@@ -32,7 +33,8 @@ struct ServedResult {
 };
 
 // In the order of `requests`. Throws Error when one cannot be run.
-std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<ServedRequest>& requests);
+std::vector<ServedResult> serve_workload(Engine& engine, const std::vector<ServedRequest>& requests,
+                                         const Speculation& speculation = {});
 
 // A line of JSON per request, then one with {"summary": ...}: sums, and what the engine says of itself.
 std::string results_text(const std::vector<ServedResult>& results, const Metrics& metrics);

@@ -120,6 +120,7 @@ void ChatSession::set_context(int64_t n_ctx) {
 void ChatSession::save_cache() const {
   if (flags_.prompt.cache_file.empty() || flags_.prompt.cache_read_only || totals_.n_answers == 0) return;
   engine_->save_cache(flags_.prompt.cache_file);
+  request.timeout_ms = flags_.prompt.timeout_ms;
 }
 
 void ChatSession::attach(const std::string& name, const std::string& text) {
@@ -171,7 +172,7 @@ Answer ChatSession::ask(const std::string& message, bool as_typed) {
     conversation.messages.pop_back();
     throw;
   }
-  if (result.interrupted && result.content.empty() && result.reasoning.empty()) {
+  if (result.never_began()) {
     conversation.messages.pop_back();
     return result;
   }
@@ -201,8 +202,8 @@ bool ChatSession::regenerate(Answer& result) {
     conversation.messages.push_back(before);
     throw;
   }
-  const bool nothing = result.interrupted && result.content.empty() && result.reasoning.empty();
-  conversation.messages.push_back(nothing ? before : ChatMessage{"assistant", result.content, result.reasoning});
+  conversation.messages.push_back(result.never_began() ? before
+                                                       : ChatMessage{"assistant", result.content, result.reasoning});
   save_session(false);
   return true;
 }

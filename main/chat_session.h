@@ -51,8 +51,8 @@ class ChatSession {
   ChatSession(const ChatFlags& flags, Console& console);
 
   // Puts the message to the model and streams the answer. On an Error (a prompt too long, ...) the conversation is as
-  // before. An answer that was interrupted is kept as far as it came; one that had not begun takes its question along.
-  // `as_typed`: false for -p in raw completion, which gets neither prefix nor suffix.
+  // before. An answer that was interrupted or timed out is kept as far as it came; one that had not begun takes its
+  // question along. `as_typed`: false for -p in raw completion, which gets neither prefix nor suffix.
   Answer ask(const std::string& message, bool as_typed = true);
   // Answers the last question again. False when there is none.
   bool regenerate(Answer& answer);

@@ -33,6 +33,7 @@ struct BatchOptions {
   std::vector<std::string> files;  // positional: input, output
   std::string format = "auto";
   int64_t n_predict = -1;
+  int64_t timeout_ms = -1;
   std::vector<std::string> stops;
 };
 
@@ -63,6 +64,7 @@ void add_batch_options(CLI::App& app, BatchOptions& options, EngineConfig& confi
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(kGroup)
       ->type_name("S");
+  add_request_timeout_option(app, options.timeout_ms);
   app.add_flag("--retry-failed", options.output.retry_failed, "run lines again that failed in an earlier run")
       ->group(kGroup);
   app.add_flag("--overwrite", options.output.overwrite, "begin anew, whatever the output holds")->group(kGroup);
@@ -154,14 +156,18 @@ int cmd_batch(const std::vector<std::string>& args) {
   config.max_sequences = 8;
   ChatOptions chat;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   add_batch_options(*app, options, config);
   add_model_options(*app, config);
+  add_scheduling_options(*app, config);
+  add_speculation_options(*app, config, speculation);
   add_chat_options(*app, chat);
   add_sampling_options(*app, sampling);
   if (!parse(*app, args)) return 0;
   if (const std::string wrong = check(sampling.params, INT32_MAX); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
   }
+  check_scheduling(config);
   settle_files(options);
   interrupt::install();
   BatchSettings settings;
@@ -171,6 +177,7 @@ int cmd_batch(const std::vector<std::string>& args) {
   }
 
   config.model_path = resolve_model(config.model_path);
+  finish_speculation(config, speculation);
   const std::unique_ptr<Engine> engine = load_with_progress(config);
   const ChatFormat format(*engine, chat);
   if (const std::string taken = apply_recommended(sampling, engine->metadata()); !taken.empty()) {
@@ -186,6 +193,9 @@ int cmd_batch(const std::vector<std::string>& args) {
   defaults.template_kwargs = server::to_variables(chat.template_kwargs, "--chat-template-kwargs");
   defaults.thinking = chat.reasoning;
   defaults.separate_reasoning = chat.separate_reasoning;
+  defaults.timeout_ms = options.timeout_ms;
+  defaults.speculation = speculation.params;
+  defaults.has_draft_model = !config.draft_model_path.empty();
   settings.format = options.format == "jsonl"  ? BatchFormat::kJsonl
                     : options.format == "text" ? BatchFormat::kText
                                                : BatchFormat::kAuto;

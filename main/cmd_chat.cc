@@ -120,14 +120,15 @@ class ChatLoop {
       return 1;
     }
     console_.end_line();
-    if (answer.interrupted && answer.content.empty() && answer.reasoning.empty()) {
+    if (answer.never_began()) {
       console_.note("[stopped before the answer began: the message is not kept]", Style::kDim);
     }
     if (flags_.prompt.show_timings.value_or(console_.stdout_is_terminal() && console_.stderr_is_terminal())) {
       console_.note("\n" + timings_text(answer.stats, session_.engine().info().n_ctx) + "\n", Style::kDim);
     }
     const bool goes_on = console_.stdin_is_terminal() && !flags_.chat.single_turn;
-    return answer.interrupted && !goes_on ? 130 : 0;
+    if (goes_on) return 0;
+    return answer.interrupted ? 130 : answer.timed_out ? 1 : 0;
   }
 
   const ChatFlags& flags_;

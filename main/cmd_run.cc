@@ -14,11 +14,14 @@
 namespace loci::cli {
 namespace {
 
-// Evaluates the prompt and generates nothing: what --prompt-cache without -all keeps. False when interrupted.
-bool evaluate_only(Engine& engine, const AnswerRequest& request, Console& console) {
+int exit_code(const Answer& answer) { return answer.interrupted ? 130 : answer.timed_out ? 1 : 0; }
+
+// Evaluates the prompt and generates nothing: what --prompt-cache without -all keeps. Exit code: 0 when it was all
+// evaluated.
+int evaluate_only(Engine& engine, const AnswerRequest& request, Console& console) {
   AnswerRequest warm = request;
   warm.max_tokens = 0;
-  return !answer(engine, warm, console).interrupted;
+  return exit_code(answer(engine, warm, console));
 }
 
 }  // namespace
@@ -64,6 +67,7 @@ int cmd_run(const std::vector<std::string>& args) {
   request.prompt = format.prompt(messages, chat.reasoning);
   request.sampling = sampling.params;
   request.max_tokens = prompt_options.n_predict;
+  request.timeout_ms = prompt_options.timeout_ms;
   request.stops = prompt_options.stops;
   request.show_special = prompt_options.show_special;
   request.speculation = speculation.params;
@@ -76,7 +80,7 @@ int cmd_run(const std::vector<std::string>& args) {
   if (!cache_file.empty()) load_prompt_cache(*engine, cache_file);
   const bool save = !cache_file.empty() && !prompt_options.cache_read_only;
   if (save && !prompt_options.cache_all) {
-    if (!evaluate_only(*engine, request, console)) return 130;
+    if (const int code = evaluate_only(*engine, request, console); code != 0) return code;
     engine->save_cache(cache_file);
   }
   // Raw completion on a terminal shows the text as a whole; a pipe gets the answer alone unless asked.
@@ -95,7 +99,7 @@ int cmd_run(const std::vector<std::string>& args) {
                                                                          : ""),
         Style::kDim);
   }
-  return result.interrupted ? 130 : 0;
+  return exit_code(result);
 }
 
 }  // namespace loci::cli

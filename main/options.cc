@@ -33,23 +33,6 @@ KvFormat parse_kv_format(const std::string& flag, const std::string& text) {
        "'");
 }
 
-// "512M", "2GiB", "1.5g": powers of 1024; a bare number is bytes.
-int64_t parse_size(const std::string& flag, const std::string& text) {
-  static const std::regex kSize("([0-9]+(\\.[0-9]+)?) ?(([KMGT])(i?B)?|B)?", std::regex::icase);
-  std::smatch parts;
-  double bytes = 0;
-  if (std::regex_match(text, parts, kSize)) {
-    bytes = std::strtod(parts[1].str().c_str(), nullptr);
-    const std::string unit = parts[4].str();
-    if (!unit.empty())
-      bytes *= std::pow(1024.0, 1.0 + static_cast<double>(std::string("KMGT").find(std::toupper(unit[0]))));
-  }
-  if (bytes < 1 || bytes > 0x1p62) {
-    fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected a size as 512M or 2GiB, found '", text, "'");
-  }
-  return static_cast<int64_t>(bytes);
-}
-
 // "a=int:1,b=str:x,y" -> {"a", "int:1"}, {"b", "str:x,y"}: a comma separates only where a new KEY=TYPE: follows.
 void parse_overrides(const std::string& text, std::vector<std::pair<std::string, std::string>>& out) {
   static const std::regex kStart("(^|,)([^,=]+)=(int|float|bool|str):");
@@ -144,6 +127,22 @@ std::optional<bool> on_off_auto(const std::string& flag, const std::string& valu
 }
 
 }  // namespace
+
+int64_t parse_size(const std::string& flag, const std::string& text) {
+  static const std::regex kSize("([0-9]+(\\.[0-9]+)?) ?(([KMGT])(i?B)?|B)?", std::regex::icase);
+  std::smatch parts;
+  double bytes = 0;
+  if (std::regex_match(text, parts, kSize)) {
+    bytes = std::strtod(parts[1].str().c_str(), nullptr);
+    const std::string unit = parts[4].str();
+    if (!unit.empty())
+      bytes *= std::pow(1024.0, 1.0 + static_cast<double>(std::string("KMGT").find(std::toupper(unit[0]))));
+  }
+  if (bytes < 1 || bytes > 0x1p62) {
+    fail(ErrorKind::kInvalidInput, "invalid argument: ", flag, ": expected a size as 512M or 2GiB, found '", text, "'");
+  }
+  return static_cast<int64_t>(bytes);
+}
 
 void add_model_path_option(CLI::App& app, std::string& path) {
   app.add_option_function<std::string>(
@@ -286,6 +285,7 @@ void add_prompt_options(CLI::App& app, PromptOptions& options, bool with_words) 
   app.add_flag_callback("--show-timings,--perf", timings(true), "print speeds to stderr (default on a terminal)")
       ->group(kPromptGroup);
   app.add_flag_callback("--no-show-timings,--no-perf", timings(false), "print no speeds")->group(kPromptGroup);
+  add_request_timeout_option(app, options.timeout_ms);
   app.add_option("--prompt-cache", options.cache_file, "keep the evaluated prompt in this file between runs")
       ->group(kPromptGroup)
       ->type_name("FILE");

@@ -60,7 +60,8 @@ struct PromptOptions {
   bool verbose_prompt = false;
   std::optional<bool> display_prompt;
   std::optional<bool> show_timings;
-  std::string cache_file;  // --prompt-cache
+  int64_t timeout_ms = -1;  // --request-timeout; -1: none
+  std::string cache_file;   // --prompt-cache
   bool cache_all = false;
   bool cache_read_only = false;
 };
@@ -86,6 +87,17 @@ struct SpeculationOptions {
 void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOptions& options);
 // After parse(): settles the mode and finds the draft model's file. Throws Error for what does not go together.
 void finish_speculation(EngineConfig& config, SpeculationOptions& options);
+
+// --max-stall-ms --priority-ageing-ms --preemption-mode --swap-space.
+void add_scheduling_options(CLI::App& app, EngineConfig& config);
+// After parse(): throws Error for what does not go together.
+void check_scheduling(const EngineConfig& config);
+
+// --request-timeout, in seconds on the command line. -1: none.
+void add_request_timeout_option(CLI::App& app, int64_t& timeout_ms);
+
+// "512M", "2GiB", "1.5g": powers of 1024; a bare number is bytes. Throws Error naming the flag.
+int64_t parse_size(const std::string& flag, const std::string& text);
 
 // --color on|off|auto.
 void add_color_option(CLI::App& app, std::optional<bool>& color);

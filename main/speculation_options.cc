@@ -1,6 +1,5 @@
 // Flags of speculation, with llama.cpp's names and the older ones that scripts still use.
-#include <sstream>
-
+#include "engine/spec/mode_names.h"
 #include "kernels/error.h"
 #include "kernels/log.h"
 #include "main/cli.h"
@@ -10,36 +9,40 @@ namespace loci::cli {
 namespace {
 
 constexpr const char* kGroup = "Speculation";
-constexpr int kMaxDrafts = 64, kMaxWidth = 8;
-
-SpeculationMode merged(SpeculationMode a, SpeculationMode b) {
-  if (a == b || b == SpeculationMode::kNone) return a;
-  return a == SpeculationMode::kNone ? b : SpeculationMode::kAuto;
-}
 
 SpeculationMode parse_mode(const std::string& list) {
-  SpeculationMode mode = SpeculationMode::kNone;
-  std::istringstream names(list);
-  for (std::string name; std::getline(names, name, ',');) {
-    if (name == "none") continue;
-    if (name == "auto") {
-      mode = SpeculationMode::kAuto;
-    } else if (name == "draft" || name == "draft-simple") {
-      mode = merged(mode, SpeculationMode::kDraft);
-    } else if (name == "ngram" || name == "ngram-simple") {
-      mode = merged(mode, SpeculationMode::kNgram);
-    } else if (name.rfind("ngram-", 0) == 0) {
-      log_info("note: --spec-type ", name, ": there is one kind of n-gram lookup here, 'ngram'");
-      mode = merged(mode, SpeculationMode::kNgram);
-    } else if (name.rfind("draft-", 0) == 0) {
-      fail(ErrorKind::kUnsupported, "not supported by this build: --spec-type ", name,
-           " (it drafts with n-grams or a whole model)");
-    } else {
-      fail(ErrorKind::kInvalidInput, "invalid argument: --spec-type: expected none, ngram, draft or auto, found '",
-           name, "'");
-    }
+  const NamedSpeculation found = read_speculation_names(list);
+  if (found.unknown) {
+    fail(ErrorKind::kInvalidInput, "invalid argument: --spec-type: expected none, ngram, draft or auto, found '",
+         *found.unknown, "'");
   }
-  return mode;
+  if (found.not_done) {
+    fail(ErrorKind::kUnsupported, "not supported by this build: --spec-type ", *found.not_done,
+         " (it drafts with n-grams or a whole model)");
+  }
+  if (found.taken_as_ngram) {
+    log_info("note: --spec-type ", *found.taken_as_ngram, ": there is one kind of n-gram lookup here, 'ngram'");
+  }
+  return found.mode;
+}
+
+// What of the flags that change a model's metadata is given, as "--override-kv, --rope-freq-base".
+std::string metadata_flags(const EngineConfig& config) {
+  const RopeOverrides& rope = config.rope;
+  const RopeOverrides none;
+  std::string flags;
+  const auto add = [&](const char* flag, bool given) {
+    if (given) flags += str(flags.empty() ? "" : ", ", flag);
+  };
+  add("--override-kv", !config.override_kv.empty());
+  add("--rope-scaling", rope.scaling_type != none.scaling_type);
+  add("--rope-scale", rope.scale != none.scale);
+  add("--rope-freq-base", rope.freq_base != none.freq_base);
+  add("--rope-freq-scale", rope.freq_scale != none.freq_scale);
+  add("--yarn-...", rope.yarn_orig_ctx != none.yarn_orig_ctx || rope.yarn_ext_factor != none.yarn_ext_factor ||
+                        rope.yarn_attn_factor != none.yarn_attn_factor || rope.yarn_beta_slow != none.yarn_beta_slow ||
+                        rope.yarn_beta_fast != none.yarn_beta_fast);
+  return flags;
 }
 
 }  // namespace
@@ -82,7 +85,7 @@ void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOpt
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--draft-tree", params.width, "alternatives at each place; more than 1 makes a tree of drafts")
-      ->check(CLI::Range(1, kMaxWidth))
+      ->check(CLI::Range(1, kMaxDraftWidth))
       ->group(kGroup)
       ->type_name("W")
       ->capture_default_str();
@@ -99,7 +102,12 @@ void finish_speculation(EngineConfig& config, SpeculationOptions& options) {
   if (options.params.mode == SpeculationMode::kDraft && !has_model) {
     fail(ErrorKind::kInvalidInput, "--spec-type draft: expected a draft model (-md FILE), found none");
   }
-  if (has_model) config.draft_model_path = resolve_model(config.draft_model_path);
+  if (has_model) {
+    config.draft_model_path = resolve_model(config.draft_model_path);
+    if (const std::string flags = metadata_flags(config); !flags.empty()) {
+      log_info("note: ", flags, ": for the model alone; the draft model is taken as its file says");
+    }
+  }
   if (options.params.min_tokens > options.params.max_tokens) {
     fail(ErrorKind::kInvalidInput, "--spec-draft-n-min: expected at most ", options.params.max_tokens,
          " (--spec-draft-n-max), found ", options.params.min_tokens);

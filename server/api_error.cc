@@ -34,6 +34,14 @@ ApiError context_exceeded(int64_t n_prompt_tokens, int64_t n_ctx) {
   return out;
 }
 
+ApiError timed_out(int64_t timeout_ms) {
+  ApiError out;
+  out.status = 408;
+  out.type = "timeout_error";
+  out.message = str("the answer was not ready after ", static_cast<double>(timeout_ms) / 1000, " s");
+  return out;
+}
+
 Json error_body(const ApiError& error) {
   Json inner;
   inner["code"] = error.status;

@@ -19,6 +19,8 @@ struct ApiError {
 ApiError to_api_error(const Error& error);
 ApiError context_exceeded(int64_t n_prompt_tokens, int64_t n_ctx);
 
+ApiError timed_out(int64_t timeout_ms);
+
 // {"error":{"code":400,"message":"...","type":"..."}}
 Json error_body(const ApiError& error);
 

@@ -6,6 +6,7 @@
 #include "server/chat_body.h"
 #include "server/json.h"
 #include "server/sampling_fields.h"
+#include "server/speculation_fields.h"
 
 namespace loci::server {
 namespace {
@@ -15,6 +16,8 @@ constexpr int64_t kMaxAnswers = 128;      // n
 constexpr size_t kMaxPrompts = 1024;      // in one body
 constexpr int64_t kMaxTopLogprobs = 100;  // each costs a partial sort of the vocabulary
 constexpr size_t kMaxStops = 256;
+constexpr int64_t kMaxPriority = 1000000;
+constexpr double kMaxTimeoutS = 1e6;
 
 // The first of several names of one field that is there.
 const char* first_present(const BodyFields& body, std::initializer_list<const char*> names) {
@@ -61,6 +64,17 @@ void read_logprobs(const BodyFields& body, CompletionRequest& request) {
   if (body.boolean("post_sampling_probs").value_or(false)) {
     refuse_field("post_sampling_probs", "probabilities are those before sampling");
   }
+}
+
+// Seconds, as clients of OpenAI's API state it; null is the default.
+void read_timeout(const BodyFields& body, CompletionRequest& request) {
+  const std::optional<double> seconds = body.number("timeout");
+  if (!seconds) return;
+  if (!(*seconds > 0 && *seconds <= kMaxTimeoutS)) {
+    reject_field("timeout", "expected seconds above 0, at most ", static_cast<int64_t>(kMaxTimeoutS), ", found ",
+                 excerpt(*body.find("timeout")));
+  }
+  request.timeout_ms = std::max<int64_t>(1, static_cast<int64_t>(*seconds * 1000));
 }
 
 bool is_empty(const Json& value) { return (value.is_array() || value.is_object()) && value.empty(); }
@@ -121,6 +135,10 @@ void read_common(const BodyFields& body, const RequestDefaults& defaults, Comple
     request.include_usage = BodyFields(*options).boolean("include_usage").value_or(false);
   }
   read_logprobs(body, request);
+  request.priority = static_cast<int>(body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  request.timeout_ms = defaults.timeout_ms;
+  read_timeout(body, request);
+  request.speculation = read_speculation(body, defaults.speculation, defaults.has_draft_model);
 }
 
 void read_messages(const Json& json, const BodyFields& body, const RequestDefaults& defaults,
@@ -234,6 +252,9 @@ Request engine_request(const CompletionRequest& request, size_t prompt, std::vec
   if (request.logprobs) out.n_top_logprobs = std::max(1, request.top_logprobs);
   out.cache_prompt = request.cache_prompt;
   out.n = request.n;
+  out.priority = request.priority;
+  out.timeout_ms = request.timeout_ms;
+  out.speculation = request.speculation;
   if (request.n == 1) {
     out.sink = sinks.front();
   } else {

@@ -28,6 +28,9 @@ struct RequestDefaults {
   jinja::Variables template_kwargs;  // a body's own go before them
   std::optional<bool> thinking;      // enable_thinking of the template
   bool separate_reasoning = true;    // reasoning_content apart from content
+  int64_t timeout_ms = -1;           // for a whole answer; -1: none
+  Speculation speculation;
+  bool has_draft_model = false;
 };
 
 struct CompletionRequest {
@@ -43,6 +46,9 @@ struct CompletionRequest {
   int top_logprobs = 0;
   bool split_reasoning = false;
   bool stream = false, include_usage = false;
+  int priority = 0;         // higher goes first
+  int64_t timeout_ms = -1;  // for the whole answer; -1: none
+  Speculation speculation;
 
   // Choice i is answer i % n to prompt i / n.
   size_t n_choices() const { return prompts.size() * static_cast<size_t>(n); }

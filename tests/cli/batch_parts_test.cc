@@ -73,6 +73,26 @@ TEST(BatchQueue, NeighboursShareTheLongestBeginning) {
   EXPECT_EQ(queue.n_bytes(), 0);
 }
 
+TEST(BatchQueue, HigherPriorityGoesFirst) {
+  PrefixQueue queue;
+  const auto add = [&](const char* id, std::vector<int32_t> tokens, int priority) {
+    BatchJob added = job(id, std::move(tokens));
+    added.request.priority = priority;
+    queue.add(std::move(added));
+  };
+  add("a", {1}, 0);
+  add("c", {3}, 0);
+  add("low", {2}, -1);
+  add("e", {5}, 0);
+  add("high2", {9}, 5);
+  add("high1", {2}, 5);
+  std::string order;
+  for (int i = 0; i < 4; ++i) order += queue.take().custom_id + " ";
+  add("late", {7}, 5);
+  while (!queue.empty()) order += queue.take().custom_id + " ";
+  EXPECT_EQ(order, "high1 high2 a c late e low ");
+}
+
 TEST(BatchLedger, IdsStayAndDuplicatesAreCounted) {
   EXPECT_EQ(stable_id({"ab", "c"}).size(), 32u);
   EXPECT_NE(stable_id({"ab", "c"}), stable_id({"a", "bc"}));

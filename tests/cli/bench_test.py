@@ -47,8 +47,44 @@ class Bench(TestCase):
         self.assertEqual(len(first["token_ms"]), 5)
         self.assertGreaterEqual(second["n_cached"], 48)
         self.assertEqual(last["summary"]["n_predicted"], 10)
+        self.assertEqual(last["summary"]["n_refused"], 0)
+        self.assertGreater(last["summary"]["kv_bytes_per_token"], 0)
+        self.assertGreater(last["summary"]["kv_waste"], 0)
+        self.assertGreater(last["summary"]["kv_waste_at_peak"], 0)
         self.assert_error(run("bench-serving", "-", "-m", TINY, stdin=b"{}\n"), "standard input: line 1: ")
         self.assert_error(run("bench-serving", "/absent", "-m", TINY), "/absent: cannot be opened")
+
+    def served(self, requests, *args):
+        text = "".join(json.dumps(request) + "\n" for request in requests)
+        result = run("bench-serving", "-", "-m", TINY, "-t", "1", *args, stdin=text.encode())
+        self.assertEqual(result.code, 0, result)
+        lines = [json.loads(line) for line in result.text.splitlines()]
+        return lines[:-1], lines[-1]["summary"]
+
+    def test_a_full_queue_turns_requests_away(self):
+        requests = [{"id": str(i), "prompt": [3 + i, 4, 5], "max_tokens": 3} for i in range(5)]
+        requests.append({"id": "next", "prompt": [9, 9], "max_tokens": 2, "after": "4"})
+        lines, summary = self.served(requests, "-np", "1", "--max-queued-requests", "2")
+        self.assertEqual([line["id"] for line in lines if line.get("refused")], ["2", "3", "4"])
+        self.assertEqual(summary["n_refused"], 3)
+        self.assertEqual(len(lines[-1]["tokens"]), 2)
+
+    def test_speculation_changes_no_token_of_a_workload(self):
+        requests = [{"id": str(i), "prompt": [7, 8, 9, 10 + i] * 8, "max_tokens": 40} for i in range(3)]
+        plain, _ = self.served(requests, "-np", "2")
+        drafted, summary = self.served(requests, "-np", "2", "--spec-type", "ngram", "--no-spec-adaptive")
+        self.assertEqual([line["tokens"] for line in drafted], [line["tokens"] for line in plain])
+        self.assertGreater(summary["n_drafted"], 0)
+
+    def test_how_requests_make_way(self):
+        requests = [{"id": str(i), "prompt": list(range(3 + i, 35 + i)), "max_tokens": 90} for i in range(4)]
+        expected = [line["tokens"] for line in self.served(requests, "-np", "4")[0]]
+        for mode, kind in (("swap", "n_preempted_swap"), ("recompute", "n_preempted_recompute")):
+            lines, summary = self.served(requests, "-np", "4", "--kv-tokens", "256", "--preemption-mode", mode,
+                                         "--max-stall-ms", "0", "--priority-ageing-ms", "1000")
+            self.assertEqual([line["tokens"] for line in lines], expected, mode)
+            self.assertEqual(summary["n_preempted"], summary[kind])
+            self.assertGreater(summary[kind], 0)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,33 @@ class Flags(TestCase):
         for flag in ("-hf", "--lora", "--mmproj", "--grammar", "-ts"):
             self.assert_error(run("run", flag, "x"), "not supported by this build: " + flag)
 
+    def test_speculation_where_random_tokens_are_measured_is_refused(self):
+        for command in ("bench", "batched-bench"):
+            for flag in ("--spec-type", "-md", "--draft-max", "--spec-adaptive"):
+                self.assert_error(run(command, flag, "x"), "not supported by this build: " + flag,
+                                  "scripts/bench_speculation.py")
+
+    def test_metadata_flags_leave_the_draft_model_alone_and_say_so(self):
+        args = ("-md", TINY, "-m", TINY, "-n", "2")
+        self.assertNotIn("draft model", run("run", *args, "hi").error)
+        result = run("run", *args, "--override-kv", "general.name=str:x", "--rope-freq-base", "5000", "hi")
+        self.assertEqual(result.code, 0, result)
+        self.assertIn("note: --override-kv, --rope-freq-base: for the model alone", result.error)
+        self.assertNotIn("for the model alone", run("run", *MAX, "--rope-freq-base", "5000", "hi").error)
+
+    def test_a_timeout_cuts_the_answer(self):
+        args = ("-m", TINY_RAW, "-n", "900", "--ignore-eos", "-p", "abc")
+        whole = run("run", *args)
+        self.assertEqual(whole.code, 0, whole)
+        cut = run("run", *args, "--request-timeout", "0.002")
+        self.assertEqual(cut.code, 1, cut)
+        self.assertIn("warning: the answer was cut after 0.002 s (--request-timeout)", cut.error)
+        self.assertLess(len(cut.out), len(whole.out))
+        chat = run("chat", "-m", TINY, "-n", "900", "--ignore-eos", "--request-timeout", "0.002", stdin=b"hello\n")
+        self.assertEqual(chat.code, 1, chat)
+        self.assertIn("--request-timeout", chat.error)
+        self.assertEqual(run("run", *args[:2], "-n", "3", "--request-timeout", "100", "-p", "abc").code, 0)
+
     def test_bad_value(self):
         self.assert_error(run("run", "--top-k", "many"), "--top-k", "'many'")
         self.assert_error(run("run", "-p"), "-p", "expected a value")

@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 
 struct Flags {
   EngineConfig config;
+  int64_t timeout_ms = -1;
   PromptOptions prompt;
   ChatOptions chat;
   SamplingOptions sampling;
@@ -33,6 +34,27 @@ Flags parse_all(const std::vector<std::string>& args) {
   add_sampling_options(*app, flags.sampling);
   EXPECT_TRUE(parse(*app, args));
   return flags;
+}
+
+// As a command that runs several requests.
+Flags parse_scheduling(const std::vector<std::string>& args) {
+  Flags flags;
+  const auto app = make_app("batch", "test");
+  add_model_options(*app, flags.config);
+  add_scheduling_options(*app, flags.config);
+  add_request_timeout_option(*app, flags.timeout_ms);
+  EXPECT_TRUE(parse(*app, args));
+  check_scheduling(flags.config);
+  return flags;
+}
+
+std::string error_of_scheduling(const std::vector<std::string>& args) {
+  try {
+    parse_scheduling(args);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 std::string error_of(const std::vector<std::string>& args) {
@@ -82,6 +104,58 @@ TEST(Flags, SizesHaveUnits) {
     EXPECT_THAT(error_of({"--kv-budget", bad}),
                 ::testing::AllOf(HasSubstr("--kv-budget"), HasSubstr("expected a size")));
   }
+}
+
+TEST(Flags, OfTheScheduler) {
+  const EngineConfig plain = parse_scheduling({}).config, defaults;
+  EXPECT_EQ(plain.max_stall_ms, defaults.max_stall_ms);
+  EXPECT_EQ(plain.ageing_ms, defaults.ageing_ms);
+  EXPECT_EQ(plain.preemption, Preemption::kAuto);
+  EXPECT_EQ(plain.kv.swap_bytes, -1);
+  const Flags flags = parse_scheduling({"--max-stall-ms", "12.5", "--priority-ageing-ms", "500", "--preemption-mode",
+                                        "swap", "--swap-space", "512M", "--request-timeout", "2.5"});
+  EXPECT_EQ(flags.config.max_stall_ms, 12.5);
+  EXPECT_EQ(flags.config.ageing_ms, 500);
+  EXPECT_EQ(flags.config.preemption, Preemption::kSwap);
+  EXPECT_EQ(flags.config.kv.swap_bytes, int64_t{512} << 20);
+  EXPECT_EQ(flags.timeout_ms, 2500);
+  EXPECT_EQ(parse_scheduling({"--preemption-mode", "recompute"}).config.preemption, Preemption::kRecompute);
+  EXPECT_EQ(parse_scheduling({"--priority-aging-ms", "7"}).config.ageing_ms, 7);
+  EXPECT_EQ(parse_scheduling({"--max-stall-ms", "0"}).config.max_stall_ms, 0);
+  EXPECT_EQ(parse_scheduling({"--request-timeout", "0"}).timeout_ms, -1);
+  EXPECT_EQ(parse_scheduling({"--request-timeout", "0.0001"}).timeout_ms, 1);
+  const auto space = [](const char* text) { return parse_scheduling({"--swap-space", text}).config.kv.swap_bytes; };
+  EXPECT_EQ(space("4"), int64_t{4} << 30);  // as in vLLM
+  EXPECT_EQ(space("0.5"), int64_t{1} << 29);
+  EXPECT_EQ(space("0"), 0);
+  EXPECT_EQ(space("64KiB"), 65536);
+  EXPECT_EQ(space("auto"), -1);
+  {
+    const Environment stall("LLAMA_ARG_MAX_STALL_MS", "33"), swap("LLAMA_ARG_SWAP_SPACE", "1M");
+    EXPECT_EQ(parse_scheduling({}).config.max_stall_ms, 33);
+    EXPECT_EQ(space("2M"), 2 << 20);
+    EXPECT_EQ(parse_scheduling({}).config.kv.swap_bytes, 1 << 20);
+  }
+}
+
+TEST(Flags, OfTheSchedulerRefuseWhatCannotBe) {
+  EXPECT_THAT(error_of_scheduling({"--max-stall-ms", "-1"}), HasSubstr("--max-stall-ms"));
+  EXPECT_THAT(error_of_scheduling({"--max-stall-ms", "soon"}), HasSubstr("--max-stall-ms"));
+  EXPECT_THAT(error_of_scheduling({"--priority-ageing-ms", "0"}), HasSubstr("--priority-ageing-ms"));
+  EXPECT_THAT(error_of_scheduling({"--preemption-mode", "kill"}), HasSubstr("--preemption-mode"));
+  EXPECT_THAT(error_of_scheduling({"--preemption-mode", "swap", "--swap-space", "0"}),
+              HasSubstr("--preemption-mode swap: expected a --swap-space to copy to, found 0"));
+  for (const char* bad : {"", "x", "-1", "1X", "."}) {
+    EXPECT_THAT(error_of_scheduling({"--swap-space", bad}), HasSubstr("--swap-space: expected a size")) << bad;
+  }
+  for (const char* bad : {"-1", "nan", "1e30"}) {
+    EXPECT_THAT(error_of_scheduling({"--request-timeout", bad}), HasSubstr("--request-timeout: expected seconds"));
+  }
+  // Commands that run one request at a time have none of them.
+  for (const char* flag : {"--max-stall-ms", "--priority-ageing-ms", "--preemption-mode", "--swap-space"}) {
+    EXPECT_THAT(error_of({flag, "1"}), ::testing::StartsWith(str("not supported by this build: ", flag, " ("))) << flag;
+  }
+  EXPECT_THAT(error_of({"--max-queued-requests", "1"}), HasSubstr("a flag of bench-serving"));
 }
 
 TEST(Flags, ValuesMayLookLikeFlagsAndMayBeEmpty) {

@@ -99,6 +99,50 @@ TEST_F(Completion, EverySamplingFieldIsRead) {
   EXPECT_EQ(parse(R"({"prompt":"x","temperature":-1})").sampling.temperature, 0.0f);
 }
 
+TEST_F(Completion, SchedulingFieldsReachTheEngine) {
+  defaults_.timeout_ms = 9000;
+  defaults_.speculation.mode = SpeculationMode::kNgram;
+  defaults_.speculation.max_tokens = 8;
+  defaults_.speculation.min_tokens = 5;
+  const Request plain = engine_request(parse(R"({"prompt":"x","priority":null,"timeout":null})"), 0, {nullptr});
+  EXPECT_EQ(plain.priority, 0);
+  EXPECT_EQ(plain.timeout_ms, 9000);
+  EXPECT_EQ(plain.speculation.mode, SpeculationMode::kNgram);
+  EXPECT_EQ(plain.speculation.max_tokens, 8);
+  const Request own = engine_request(parse(R"({"prompt":"x","priority":-3,"timeout":1.5,"speculative.type":"auto",
+    "speculative.n_max":4,"speculative.p_min":0.5,"speculative.tree":2,"speculative.adaptive":false,
+    "speculative.shared":true,"speculative.unheard_of":1})"),
+                                     0, {nullptr});
+  EXPECT_EQ(own.priority, -3);
+  EXPECT_EQ(own.timeout_ms, 1500);
+  EXPECT_EQ(own.speculation.mode, SpeculationMode::kAuto);
+  EXPECT_EQ(own.speculation.max_tokens, 4);
+  EXPECT_EQ(own.speculation.min_tokens, 4);  // the default gives way to the body's n_max
+  EXPECT_EQ(own.speculation.p_min, 0.5f);
+  EXPECT_EQ(own.speculation.width, 2);
+  EXPECT_FALSE(own.speculation.adaptive);
+  EXPECT_TRUE(own.speculation.shared_ngrams);
+  EXPECT_EQ(parse(R"({"prompt":"x","speculative.type":"none"})").speculation.mode, SpeculationMode::kNone);
+}
+
+TEST_F(Completion, SchedulingFieldsWithWrongValuesAreNamed) {
+  EXPECT_EQ(error(R"({"prompt":"x","priority":1.5})"), "Field 'priority': expected a whole number, found 1.5");
+  EXPECT_EQ(error(R"({"prompt":"x","timeout":0})"),
+            "Field 'timeout': expected seconds above 0, at most 1000000, found 0");
+  EXPECT_EQ(error(R"({"prompt":"x","speculative.type":"fast"})"),
+            "Field 'speculative.type': expected none, ngram, draft or auto, found 'fast'");
+  EXPECT_EQ(error(R"({"prompt":"x","speculative.type":"draft"})"),
+            "Field 'speculative.type': draft: expected a draft model to be loaded, found none");
+  EXPECT_EQ(error(R"({"prompt":"x","speculative.type":"draft-eagle3"})"),
+            "Field 'speculative.type': not supported by this build: draft-eagle3, only n-grams or a whole model draft");
+  EXPECT_EQ(error(R"({"prompt":"x","speculative.n_max":2,"speculative.n_min":3})"),
+            "Field 'speculative.n_min': expected at most speculative.n_max, 2, found 3");
+  EXPECT_EQ(error(R"({"prompt":"x","speculative.p_min":2})"),
+            "Field 'speculative.p_min': expected a number from 0 to 1, found 2");
+  defaults_.has_draft_model = true;
+  EXPECT_EQ(parse(R"({"prompt":"x","speculative.type":"draft"})").speculation.mode, SpeculationMode::kDraft);
+}
+
 TEST_F(Completion, PromptsComeInFourShapes) {
   EXPECT_EQ(parse(R"({"prompt":"abc"})").prompts.at(0).tokens, ids("abc"));
   EXPECT_EQ(parse(R"({"prompt":[1,2,3]})").prompts.at(0).tokens, (std::vector<int32_t>{1, 2, 3}));
