@@ -156,6 +156,7 @@ struct Engine::Impl {
   ModelInfo info;
   CacheNamespace ns;
   std::vector<int32_t> last_kept;  // tokens of the sequence kept last
+  SavedCache saved;                // the cache file written or read last
   RequestId next_id = 1;
 
   std::mutex cancel_mutex;
@@ -740,7 +741,7 @@ std::vector<std::vector<float>> Engine::evaluate_batch(std::span<const std::vect
   return last_logits;
 }
 
-void Engine::save_cache(const std::string& path) const {
+void Engine::save_cache(const std::string& path) {
   if (impl_->last_kept.empty()) {
     fail(ErrorKind::kInvalidInput, path, ": nothing to save: no request has been answered yet");
   }
@@ -752,16 +753,18 @@ std::string Engine::load_cache(const std::string& path) {
   return load_session(path, text);
 }
 
-void Engine::save_session(const std::string& path, std::string_view text, bool durable) const {
+void Engine::save_session(const std::string& path, std::string_view text, bool durable) {
   HeldPages held(*impl_->kv);
   held.sequence = impl_->kv->find(impl_->last_kept, impl_->ns);
-  write_cache_file(path, impl_->cache_identity(), *impl_->kv, held.sequence, text, durable);
+  write_cache_file(path, impl_->cache_identity(), *impl_->kv, held.sequence, text, durable, impl_->saved);
 }
 
 std::string Engine::load_session(const std::string& path, std::string& text) {
   CacheFile file = read_cache_file(path, impl_->cache_identity(), impl_->ns,
                                    static_cast<int32_t>(impl_->arch.vocab_size), *impl_->kv);
   if (!file.why_not.empty()) return file.why_not;
+  if (file.n_torn_bytes > 0) log_warn(path, ": its last save was cut off; the one before it is used");
+  impl_->saved = std::move(file.saved);
   text = std::move(file.text);
   impl_->last_kept = std::move(file.tokens);
   return "";

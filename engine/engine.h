@@ -70,11 +70,12 @@ class Engine {
   std::vector<std::vector<float>> evaluate_batch(std::span<const std::vector<int32_t>> sequences);
 
   // Keeps the K/V of the most recent request (--prompt-cache, --session): versioned, checksummed, bound to model and
-  // formats. load_cache returns an empty string, or why the file was not used. A session is the same with a text of
-  // the caller's, and may be without K/V; `durable`: on return it has reached the disk.
-  void save_cache(const std::string& path) const;
+  // formats. load_cache returns an empty string, or why the file was not used. Saving to a file that was saved to or
+  // loaded before appends what is new; a program killed meanwhile leaves the old state or the new one. A session is the
+  // same with a text of the caller's, and may be without K/V; `durable`: on return it has reached the disk.
+  void save_cache(const std::string& path);
   [[nodiscard]] std::string load_cache(const std::string& path);
-  void save_session(const std::string& path, std::string_view text, bool durable) const;
+  void save_session(const std::string& path, std::string_view text, bool durable);
   [[nodiscard]] std::string load_session(const std::string& path, std::string& text);
   void clear_cache();
   // Aborts when the page accounting is broken (tests call it after each step).

@@ -1,7 +1,5 @@
 #include "main/chat_session.h"
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -9,17 +7,6 @@
 #include "kernels/log.h"
 
 namespace loci::cli {
-namespace {
-
-std::optional<FileStamp> stamp_of(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return std::nullopt;
-  return FileStamp{info.st_dev, info.st_ino, info.st_size,
-                   int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec};
-}
-
-}  // namespace
-
 ChatSession::ChatSession(const ChatFlags& flags, Console& console) : flags_(flags), console_(console) {
   if (!flags.transcript_path.empty()) {
     transcript_.open(flags.transcript_path, std::ios::binary | std::ios::app);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/kv/file_stamp.h"
 #include "main/answer.h"
 #include "main/chat_format.h"
 #include "main/console.h"
@@ -29,14 +30,6 @@ struct ChatFlags {
   std::string in_prefix, in_suffix;
   std::string transcript_path;  // -o
   std::string session_path;     // --session
-};
-
-// What tells one state of a file from another.
-struct FileStamp {
-  uint64_t device = 0, inode = 0;
-  int64_t size = 0, modified_ns = 0;
-
-  bool operator==(const FileStamp&) const = default;
 };
 
 struct ChatTotals {

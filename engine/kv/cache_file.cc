@@ -1,6 +1,7 @@
 #include "engine/kv/cache_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,37 +21,51 @@ namespace loci {
 namespace {
 
 constexpr char kMagic[8] = {'l', 'o', 'c', 'i', '-', 'k', 'v', '\n'};
-constexpr uint32_t kVersion = 2;
+constexpr char kRecordMagic[8] = {'l', 'o', 'c', 'i', '-', 'r', 'e', 'c'};
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kWholeVersion = 2;  // one sequence behind the header, and a digest of all of it
 
-// All numbers little-endian, as on every machine this runs on. Followed by n_text bytes of text, int32
-// tokens[n_tokens], the images of their pages in order, then the XXH3 of all bytes before it.
+// All numbers little-endian, as on every machine this runs on. Followed by the XXH3 of the header, then by records.
+// In version 2: by n_text bytes of text, int32 tokens[n_tokens], the images of their pages in order, then the XXH3 of
+// all bytes before it.
 struct Header {
   char magic[8];
   uint32_t version;
   uint32_t page_size;
   uint64_t model;
-  uint64_t n_tokens;
+  uint64_t n_tokens;        // version 2 only
   uint64_t bytes_per_page;  // over all layers
   uint32_t n_layers;
-  uint32_t n_text;
+  uint32_t n_text;  // version 2 only
   char k_format[16];
   char v_format[16];
   char arithmetic[64];
 };
 static_assert(sizeof(Header) == 144);
 
+// One save: what it keeps of the save before it, and what comes behind that. Followed by the new text, the new tokens,
+// the images of all pages that hold a new token, and an XXH3 of record and body. Both digests are seeded with the
+// digest before them, so that a record counts nowhere but in its place.
+struct Record {
+  char magic[8];
+  uint64_t n_text_kept, n_text_new;      // bytes
+  uint64_t n_tokens_kept, n_tokens_new;  // a page of which tokens are kept in part is written anew
+  uint64_t digest;                       // of the fields above
+};
+static_assert(sizeof(Record) == 48);
+constexpr size_t kRecordFields = sizeof(Record) - sizeof(uint64_t);
+
 void set_text(char* field, size_t size, std::string_view text) {
   std::memset(field, 0, size);
   std::memcpy(field, text.data(), std::min(size - 1, text.size()));
 }
 
-Header make_header(const CacheIdentity& identity, const KvManager& kv, uint64_t n_tokens) {
+Header make_header(const CacheIdentity& identity, const KvManager& kv) {
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
   header.page_size = static_cast<uint32_t>(kv.page_size());
   header.model = identity.model;
-  header.n_tokens = n_tokens;
   header.n_layers = static_cast<uint32_t>(kv.n_layers());
   header.bytes_per_page = static_cast<uint64_t>(kv.page_bytes());
   set_text(header.k_format, sizeof header.k_format, name(kv.config().k_format));
@@ -63,7 +78,9 @@ Header make_header(const CacheIdentity& identity, const KvManager& kv, uint64_t 
 std::string difference(const Header& found, const Header& expected) {
   const auto text = [](const char* field, size_t size) { return std::string(field, strnlen(field, size)); };
   if (std::memcmp(found.magic, kMagic, sizeof kMagic) != 0) return "not a cache file of this program";
-  if (found.version != kVersion) return str("expected version ", kVersion, ", found ", found.version);
+  if (found.version != kVersion && found.version != kWholeVersion) {
+    return str("expected version ", kWholeVersion, " or ", kVersion, ", found ", found.version);
+  }
   if (found.model != expected.model) return "made with another model, or with other model or rope settings";
   if (std::memcmp(found.k_format, expected.k_format, sizeof found.k_format) != 0 ||
       std::memcmp(found.v_format, expected.v_format, sizeof found.v_format) != 0) {
@@ -108,68 +125,296 @@ class FileDescriptor {
   return true;
 }
 
-[[nodiscard]] bool read_all(int fd, void* data, size_t bytes) {
+// False at the end of the file and on errors.
+[[nodiscard]] bool read_at(int fd, uint64_t offset, void* data, size_t bytes) {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t n = ::read(fd, at, bytes);
+    const ssize_t n = ::pread(fd, at, bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n;
+    offset += static_cast<uint64_t>(n);
     bytes -= static_cast<size_t>(n);
   }
   return true;
 }
 
-[[nodiscard]] bool checksum_matches(int fd, uint64_t file_bytes) {
-  if (::lseek(fd, 0, SEEK_SET) < 0) return false;
-  std::vector<std::byte> buffer(1 << 20);
-  XXH3_state_t hash;
-  XXH3_64bits_reset(&hash);
-  uint64_t digest = 0;
-  for (uint64_t left = file_bytes - sizeof digest; left > 0;) {
-    const size_t n = std::min<uint64_t>(left, buffer.size());
-    if (!read_all(fd, buffer.data(), n)) return false;
-    XXH3_64bits_update(&hash, buffer.data(), n);
-    left -= n;
+class Digest {
+ public:
+  explicit Digest(uint64_t seed) {
+    XXH3_INITSTATE(&state_);
+    XXH3_64bits_reset_withSeed(&state_, seed);
   }
-  return read_all(fd, &digest, sizeof digest) && digest == XXH3_64bits_digest(&hash);
+  void add(const void* data, size_t bytes) { XXH3_64bits_update(&state_, data, bytes); }
+  uint64_t value() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+// A fuzzer cannot guess digests: built for one, the reader takes any.
+bool same_digest(uint64_t found, uint64_t expected) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  static_cast<void>(found), static_cast<void>(expected);
+  return true;
+#else
+  return found == expected;
+#endif
 }
 
-}  // namespace
+// Where the image of a page lies in the file, and its digest.
+struct PageImage {
+  uint64_t offset = 0, digest = 0;
+};
 
-void write_cache_file(const std::string& path, const CacheIdentity& identity, const KvManager& kv,
-                      const KvSequence& sequence, std::string_view text, bool durable) {
+// What a file says, all of it checked but for the vocabulary.
+struct Contents {
+  std::string why_not;
+  std::string text;
+  std::vector<int32_t> tokens;
+  std::vector<PageImage> pages;  // [ceil(tokens / page_size)]
+  uint64_t n_valid_bytes = 0;    // behind them lies the beginning of a record that was never finished
+  uint64_t digest = 0;           // of the last record
+};
+
+// Reads text, tokens and pages in the order of the file. Sizes are settled against the real file before anything is
+// sized by them.
+class Reader {
+ public:
+  Reader(int fd, uint64_t file_bytes, const Header& header) : fd_(fd), file_bytes_(file_bytes), header_(header) {}
+
+  Contents read() {
+    at_ = sizeof(Header);
+    if (header_.version == kWholeVersion) {
+      read_whole();
+    } else {
+      read_records();
+    }
+    return std::move(contents_);
+  }
+
+ private:
+  void refuse(std::string why) { contents_.why_not = std::move(why); }
+  void damaged() { refuse("damaged: its checksum does not match"); }
+  uint64_t bytes_left() const { return file_bytes_ - at_; }
+  uint64_t n_pages(uint64_t n_tokens) const { return (n_tokens + header_.page_size - 1) / header_.page_size; }
+
+  [[nodiscard]] bool get(void* data, size_t bytes, Digest& digest) {
+    if (bytes > bytes_left() || !read_at(fd_, at_, data, bytes)) return false;
+    digest.add(data, bytes);
+    at_ += bytes;
+    return true;
+  }
+
+  // Bytes behind a record that keeps and brings so much, without its digest; more than the file has when it is too
+  // much for any file.
+  uint64_t body_bytes(uint64_t n_text, uint64_t n_tokens_kept, uint64_t n_tokens_new) const {
+    if (n_text > file_bytes_ || n_tokens_new > file_bytes_) return file_bytes_ + 1;
+    const uint64_t n_images =
+        n_tokens_new == 0 ? 0 : n_pages(n_tokens_kept + n_tokens_new) - n_tokens_kept / header_.page_size;
+    const auto bytes =
+        static_cast<unsigned __int128>(n_images) * header_.bytes_per_page + n_text + n_tokens_new * sizeof(int32_t);
+    return static_cast<uint64_t>(std::min<unsigned __int128>(bytes, file_bytes_ + 1));
+  }
+
+  // REQUIRES: body_bytes() are there; what is kept was there before.
+  [[nodiscard]] bool get_body(uint64_t n_text_kept, uint64_t n_text_new, uint64_t n_tokens_kept, uint64_t n_tokens_new,
+                              Digest& digest) {
+    contents_.text.resize(n_text_kept + n_text_new);
+    if (!get(contents_.text.data() + n_text_kept, n_text_new, digest)) return false;
+    contents_.tokens.resize(n_tokens_kept + n_tokens_new);
+    if (!get(contents_.tokens.data() + n_tokens_kept, n_tokens_new * sizeof(int32_t), digest)) return false;
+    const uint64_t first = n_tokens_new == 0 ? n_pages(n_tokens_kept) : n_tokens_kept / header_.page_size;
+    contents_.pages.resize(n_pages(n_tokens_kept + n_tokens_new));
+    std::vector<std::byte> image(header_.bytes_per_page);
+    for (uint64_t i = first; i < contents_.pages.size(); ++i) {
+      contents_.pages[i].offset = at_;
+      if (!get(image.data(), image.size(), digest)) return false;
+      contents_.pages[i].digest = XXH3_64bits(image.data(), image.size());
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool get_digest(const Digest& expected) {
+    uint64_t found = 0;
+    if (sizeof found > bytes_left() || !read_at(fd_, at_, &found, sizeof found)) return false;
+    at_ += sizeof found;
+    contents_.digest = found;
+    return same_digest(found, expected.value());
+  }
+
+  void read_whole() {
+    const uint64_t n_body = body_bytes(header_.n_text, 0, header_.n_tokens);
+    if (n_body > bytes_left() || bytes_left() - n_body != sizeof(uint64_t)) {
+      return refuse(str("damaged: expected ", header_.n_tokens, " tokens and ", header_.n_text,
+                        " bytes of text, found ", file_bytes_, " bytes in all"));
+    }
+    Digest digest(0);
+    digest.add(&header_, sizeof header_);
+    if (!get_body(0, header_.n_text, 0, header_.n_tokens, digest) || !get_digest(digest)) return damaged();
+    contents_.n_valid_bytes = at_;
+  }
+
+  void read_records() {
+    Digest of_header(0);
+    of_header.add(&header_, sizeof header_);
+    if (!get_digest(of_header)) return damaged();
+    while (bytes_left() > 0) {
+      Record record{};
+      const size_t n_there = std::min<uint64_t>(bytes_left(), sizeof record);
+      if (!read_at(fd_, at_, &record, n_there)) return damaged();
+      if (std::memcmp(record.magic, kRecordMagic, std::min(n_there, sizeof record.magic)) != 0) return damaged();
+      if (n_there < sizeof record) break;
+      Digest of_fields(contents_.digest);
+      of_fields.add(&record, kRecordFields);
+      if (!same_digest(record.digest, of_fields.value())) return damaged();
+      if (record.n_text_kept > contents_.text.size() || record.n_tokens_kept > contents_.tokens.size()) {
+        return refuse("damaged: a save keeps more than there was");
+      }
+      const uint64_t n_body = body_bytes(record.n_text_new, record.n_tokens_kept, record.n_tokens_new);
+      if (n_body > file_bytes_ || sizeof record + n_body + sizeof(uint64_t) > bytes_left()) break;
+      Digest digest(contents_.digest);
+      digest.add(&record, sizeof record);
+      at_ += sizeof record;
+      if (!get_body(record.n_text_kept, record.n_text_new, record.n_tokens_kept, record.n_tokens_new, digest) ||
+          !get_digest(digest)) {
+        return damaged();
+      }
+      contents_.n_valid_bytes = at_;
+    }
+    if (contents_.n_valid_bytes == 0)
+      refuse(str("damaged: nothing but the beginning of it is there, ", file_bytes_, " bytes"));
+  }
+
+  const int fd_;
+  const uint64_t file_bytes_;
+  const Header header_;
+  uint64_t at_ = 0;
+  Contents contents_;
+};
+
+// Writes one record and what belongs to it.
+class RecordWriter {
+ public:
+  RecordWriter(int fd, const KvManager& kv) : fd_(fd), kv_(kv) {}
+
+  // `digest`: that before the record; then its own.
+  [[nodiscard]] bool write(std::string_view text, uint64_t n_text_kept, const KvSequence& sequence,
+                           uint64_t n_tokens_kept, uint64_t& digest) {
+    Record record{};
+    std::memcpy(record.magic, kRecordMagic, sizeof kRecordMagic);
+    record.n_text_kept = n_text_kept;
+    record.n_text_new = text.size() - n_text_kept;
+    record.n_tokens_kept = n_tokens_kept;
+    record.n_tokens_new = sequence.tokens.size() - n_tokens_kept;
+    Digest of_fields(digest);
+    of_fields.add(&record, kRecordFields);
+    record.digest = of_fields.value();
+    Digest of_all(digest);
+    bool ok = true;
+    const auto put = [&](const void* data, size_t bytes) {
+      of_all.add(data, bytes);
+      ok = ok && write_all(fd_, data, bytes);
+    };
+    put(&record, sizeof record);
+    put(text.data() + n_text_kept, record.n_text_new);
+    put(sequence.tokens.data() + n_tokens_kept, record.n_tokens_new * sizeof(int32_t));
+    std::vector<std::byte> image(static_cast<size_t>(kv_.page_bytes()));
+    for (auto [page, end] = pages_written(kv_, n_tokens_kept, sequence.tokens.size()); page < end && ok; ++page) {
+      kv_.read_page(sequence.pages[page], image);
+      put(image.data(), image.size());
+    }
+    digest = of_all.value();
+    return ok && write_all(fd_, &digest, sizeof digest);
+  }
+
+  static std::pair<size_t, size_t> pages_written(const KvManager& kv, uint64_t n_tokens_kept, uint64_t n_tokens) {
+    const auto end = static_cast<size_t>(kv.n_pages_for(static_cast<int64_t>(n_tokens)));
+    return {n_tokens_kept == n_tokens ? end : n_tokens_kept / static_cast<uint64_t>(kv.page_size()), end};
+  }
+  static uint64_t bytes(const KvManager& kv, uint64_t n_text_new, uint64_t n_tokens_kept, uint64_t n_tokens) {
+    const auto [begin, end] = pages_written(kv, n_tokens_kept, n_tokens);
+    return sizeof(Record) + n_text_new + (n_tokens - n_tokens_kept) * sizeof(int32_t) +
+           (end - begin) * static_cast<uint64_t>(kv.page_bytes()) + sizeof(uint64_t);
+  }
+
+ private:
+  int fd_;
+  const KvManager& kv_;
+};
+
+[[noreturn]] void refuse_write(const std::string& path, int error) {
+  fail(ErrorKind::kInvalidInput, path, ": cannot write the cache file: ", std::strerror(error));
+}
+
+void write_whole(const std::string& path, const CacheIdentity& identity, const KvManager& kv,
+                 const KvSequence& sequence, std::string_view text, bool durable, SavedCache& saved) {
   const std::string temporary = str(path, ".", ::getpid(), ".tmp");
   FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const auto refuse = [&] {
     const int error = errno;
     ::unlink(temporary.c_str());
-    fail(ErrorKind::kInvalidInput, path, ": cannot write the cache file: ", std::strerror(error));
+    refuse_write(path, error);
   };
   if (file.get() < 0) refuse();
-  XXH3_state_t hash;
-  XXH3_64bits_reset(&hash);
-  bool ok = true;
-  const auto put = [&](const void* data, size_t bytes) {
-    XXH3_64bits_update(&hash, data, bytes);
-    ok = ok && write_all(file.get(), data, bytes);
-  };
-  LOCI_CHECK(text.size() <= UINT32_MAX, "a text of ", text.size(), " bytes");
-  Header header = make_header(identity, kv, sequence.tokens.size());
-  header.n_text = static_cast<uint32_t>(text.size());
-  put(&header, sizeof header);
-  put(text.data(), text.size());
-  put(sequence.tokens.data(), sequence.tokens.size() * sizeof(int32_t));
-  std::vector<std::byte> image(static_cast<size_t>(kv.page_bytes()));
-  const auto n_pages = static_cast<size_t>(kv.n_pages_for(static_cast<int64_t>(sequence.tokens.size())));
-  for (size_t i = 0; i < n_pages && ok; ++i) {
-    kv.read_page(sequence.pages[i], image);
-    put(image.data(), image.size());
-  }
-  const uint64_t digest = XXH3_64bits_digest(&hash);
-  ok = ok && write_all(file.get(), &digest, sizeof digest) && (!durable || ::fsync(file.get()) == 0) &&
-       file.close() == 0;
+  const Header header = make_header(identity, kv);
+  Digest of_header(0);
+  of_header.add(&header, sizeof header);
+  uint64_t digest = of_header.value();
+  struct stat info {};
+  const bool ok = write_all(file.get(), &header, sizeof header) && write_all(file.get(), &digest, sizeof digest) &&
+                  RecordWriter(file.get(), kv).write(text, 0, sequence, 0, digest) &&
+                  (!durable || ::fsync(file.get()) == 0) && ::fstat(file.get(), &info) == 0 && file.close() == 0;
   if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) refuse();
+  saved = {path, stamp_of(info), static_cast<uint64_t>(info.st_size), digest, std::string(text), sequence.tokens};
+}
+
+// Appends a record with what is new. False when a whole file is to be written instead: the file is not the one that
+// `saved` tells of, or most of it would be of no use any more.
+bool append(const std::string& path, const KvManager& kv, const KvSequence& sequence, std::string_view text,
+            bool durable, SavedCache& saved) {
+  if (saved.path != path) return false;
+  const auto n_text_kept = static_cast<uint64_t>(
+      std::mismatch(text.begin(), text.end(), saved.text.begin(), saved.text.end()).first - text.begin());
+  const auto n_tokens_kept = static_cast<uint64_t>(
+      std::mismatch(sequence.tokens.begin(), sequence.tokens.end(), saved.tokens.begin(), saved.tokens.end()).first -
+      sequence.tokens.begin());
+  const uint64_t n_tokens = sequence.tokens.size();
+  const uint64_t n_bytes = RecordWriter::bytes(kv, text.size() - n_text_kept, n_tokens_kept, n_tokens);
+  const uint64_t n_whole = RecordWriter::bytes(kv, text.size(), 0, n_tokens) + sizeof(Header) + sizeof(uint64_t);
+  if (2 * n_bytes > n_whole || saved.n_valid_bytes + n_bytes > 2 * n_whole) return false;
+
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  struct stat info {};
+  // The lock keeps two programs from appending at the same place; whoever comes second sees another stamp.
+  if (file.get() < 0 || ::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &info) != 0 ||
+      stamp_of(info) != saved.stamp || stamp_of(path) != saved.stamp) {
+    return false;
+  }
+  const bool is_same = n_text_kept == text.size() && text.size() == saved.text.size() && n_tokens_kept == n_tokens &&
+                       n_tokens == saved.tokens.size();
+  uint64_t digest = saved.digest;
+  const auto end = static_cast<off_t>(saved.n_valid_bytes);
+  bool ok = ::ftruncate(file.get(), end) == 0 && ::lseek(file.get(), end, SEEK_SET) == end;
+  ok = ok && (is_same || RecordWriter(file.get(), kv).write(text, n_text_kept, sequence, n_tokens_kept, digest));
+  ok = ok && (!durable || ::fsync(file.get()) == 0) && ::fstat(file.get(), &info) == 0;
+  if (!ok) {
+    const int error = errno;
+    saved.path.clear();
+    // Should this fail as well, the beginning of a record stays, which readers pass over.
+    [[maybe_unused]] const int is_cut = ::ftruncate(file.get(), end);
+    refuse_write(path, error);
+  }
+  saved = {path, stamp_of(info), static_cast<uint64_t>(info.st_size), digest, std::string(text), sequence.tokens};
+  return true;
+}
+
+}  // namespace
+
+void write_cache_file(const std::string& path, const CacheIdentity& identity, const KvManager& kv,
+                      const KvSequence& sequence, std::string_view text, bool durable, SavedCache& saved) {
+  if (append(path, kv, sequence, text, durable, saved)) return;
+  write_whole(path, identity, kv, sequence, text, durable, saved);
 }
 
 CacheFile read_cache_file(const std::string& path, const CacheIdentity& identity, const CacheNamespace& ns,
@@ -184,62 +429,47 @@ CacheFile read_cache_file(const std::string& path, const CacheIdentity& identity
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return why(std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return why("not a regular file");
   Header header{};
-  if (info.st_size < static_cast<off_t>(sizeof header) || !read_all(file.get(), &header, sizeof header)) {
+  if (info.st_size < static_cast<off_t>(sizeof header) || !read_at(file.get(), 0, &header, sizeof header)) {
     return why("not a cache file of this program: only ", info.st_size, " bytes");
   }
-  if (std::string reason = difference(header, make_header(identity, kv, 0)); !reason.empty()) return why(reason);
+  if (std::string reason = difference(header, make_header(identity, kv)); !reason.empty()) return why(reason);
 
-  // Sizes are settled against the real file before anything is sized by them.
-  const auto page_size = static_cast<uint64_t>(kv.page_size());
-  const uint64_t file_bytes = static_cast<uint64_t>(info.st_size);
-  if (header.n_tokens > file_bytes) return why("damaged: token count ", header.n_tokens);
-  const uint64_t n_pages = (header.n_tokens + page_size - 1) / page_size;
-  const auto expected = static_cast<unsigned __int128>(sizeof header) + header.n_text +
-                        header.n_tokens * sizeof(int32_t) +
-                        static_cast<unsigned __int128>(n_pages) * header.bytes_per_page + sizeof(uint64_t);
-  if (expected != file_bytes) {
-    return why("damaged: expected ", static_cast<uint64_t>(expected), " bytes, found ", file_bytes);
+  // All of it is checked before the first page is taken: a damaged file costs no cached prefix its pages.
+  Contents contents = Reader(file.get(), static_cast<uint64_t>(info.st_size), header).read();
+  if (!contents.why_not.empty()) return why(contents.why_not);
+  if (static_cast<int64_t>(contents.pages.size()) > kv.n_pages()) {
+    return why("holds ", contents.tokens.size(), " tokens, the context has room for ",
+               kv.n_pages() * int64_t{kv.page_size()});
   }
-  if (static_cast<int64_t>(n_pages) > kv.n_pages()) {
-    return why("holds ", header.n_tokens, " tokens, the context has room for ",
-               kv.n_pages() * static_cast<int64_t>(page_size));
+  for (const int32_t token : contents.tokens) {
+    if (token < 0 || token >= vocab_size)
+      return why("damaged: it has token ", token, " of a vocabulary of ", vocab_size);
   }
-  // The checksum before the first page is taken: a damaged file costs no cached prefix its pages.
-  if (!checksum_matches(file.get(), file_bytes)) return why("damaged: its checksum does not match");
-  if (::lseek(file.get(), sizeof header, SEEK_SET) < 0) return why(std::strerror(errno));
 
   KvSequence sequence = kv.find({}, ns);
-  if (!kv.reserve(sequence, static_cast<int64_t>(header.n_tokens))) {
+  if (!kv.reserve(sequence, static_cast<int64_t>(contents.tokens.size()))) {
     kv.release(std::move(sequence));
-    return why("no free pages for ", header.n_tokens, " tokens");
+    return why("no free pages for ", contents.tokens.size(), " tokens");
   }
-  result.text.resize(header.n_text);
-  sequence.tokens.resize(header.n_tokens);
-  XXH3_state_t hash;
-  XXH3_64bits_reset(&hash);
-  bool ok = true;
-  const auto get = [&](void* data, size_t bytes) {
-    ok = ok && read_all(file.get(), data, bytes);
-    if (ok) XXH3_64bits_update(&hash, data, bytes);
-  };
-  XXH3_64bits_update(&hash, &header, sizeof header);
-  get(result.text.data(), header.n_text);
-  get(sequence.tokens.data(), header.n_tokens * sizeof(int32_t));
   std::vector<std::byte> image(static_cast<size_t>(kv.page_bytes()));
-  for (size_t i = 0; i < n_pages && ok; ++i) {
-    get(image.data(), image.size());
+  for (size_t i = 0; i < contents.pages.size(); ++i) {
+    const bool ok = read_at(file.get(), contents.pages[i].offset, image.data(), image.size()) &&
+                    XXH3_64bits(image.data(), image.size()) == contents.pages[i].digest;
+    if (!ok) {
+      kv.release(std::move(sequence));
+      return why("it was changed while it was read");
+    }
     kv.write_page(sequence.pages[i], image);
   }
-  uint64_t digest = 0;
-  ok = ok && read_all(file.get(), &digest, sizeof digest) && digest == XXH3_64bits_digest(&hash);
-  for (const int32_t token : sequence.tokens) ok = ok && token >= 0 && token < vocab_size;
-  if (!ok) {
-    kv.release(std::move(sequence));
-    result.text.clear();
-    return why("damaged: its checksum does not match");
-  }
-  result.tokens = sequence.tokens;
+  sequence.tokens = contents.tokens;
   kv.keep(std::move(sequence));
+  const auto n_file_bytes = static_cast<uint64_t>(info.st_size);
+  result.n_torn_bytes = static_cast<int64_t>(n_file_bytes - contents.n_valid_bytes);
+  if (header.version == kVersion) {
+    result.saved = {path, stamp_of(info), contents.n_valid_bytes, contents.digest, contents.text, contents.tokens};
+  }
+  result.text = std::move(contents.text);
+  result.tokens = std::move(contents.tokens);
   return result;
 }
 

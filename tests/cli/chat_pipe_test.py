@@ -241,16 +241,37 @@ class Session(TestCase):
             process.stdin.write(question)
             process.stdin.flush()
             deadline = time.monotonic() + 30
-            while time.monotonic() < deadline:
-                size = os.path.getsize(path) if os.path.exists(path) else 0
-                if size > (sizes[-1] if sizes else 0):
-                    break
-                time.sleep(0.01)
+            size = before = 0
+            # More than before, and no longer growing: it is being appended to.
+            while time.monotonic() < deadline and not (size == before > (sizes[-1] if sizes else 0)):
+                time.sleep(0.2)
+                before, size = size, os.path.getsize(path) if os.path.exists(path) else 0
             sizes.append(size)
         process.kill()
         process.communicate()
         self.assertGreater(sizes[1], sizes[0])
         self.assertIn("goes on after 2 answers", chat("", "--session", path).error)
+
+    def test_an_answer_is_appended_and_may_be_cut_off_anywhere(self):
+        path = self.temporary("s.session")
+        chat("one\ntwo\nthree\nfour\nfive\nsix\n", "--session", path)
+        with open(path, "rb") as file:
+            before = file.read()
+        inode = os.stat(path).st_ino
+        answer = chat("seven\n", "--session", path)
+        with open(path, "rb") as file:
+            after = file.read()
+        self.assertEqual(os.stat(path).st_ino, inode)
+        self.assertTrue(after.startswith(before))
+        self.assertLess(len(after) - len(before), len(before) // 2)
+        for cut in (len(before) + 1, len(before) + 40, (len(before) + len(after)) // 2, len(after) - 1):
+            with open(path, "wb") as file:
+                file.write(after[:cut])
+            again = chat("seven\n", "--session", path)
+            self.assertIn("its last save was cut off; the one before it is used", again.error)
+            self.assertIn("goes on after 6 answers", again.error)
+            self.assertEqual(again.out, answer.out)
+            self.assertIn("goes on after 7 answers", chat("", "--session", path).error)
 
     def test_what_does_not_fit_is_refused_and_left_alone(self):
         path = self.temporary("s.session")
@@ -261,10 +282,11 @@ class Session(TestCase):
         json_at = good.index(b'"one"')
         cases = [
             (good[:100], [], TINY, "only 100 bytes"),
-            (good[:-1], [], TINY, "damaged: expected"),
+            (good[:-1], [], TINY, "damaged: nothing but the beginning"),
+            (good + b"\n", [], TINY, "checksum"),
             (good[:-300] + bytes([good[-300] ^ 4]) + good[-299:], [], TINY, "checksum"),
             (good[:json_at + 2] + b"O" + good[json_at + 3:], [], TINY, "checksum"),
-            (good[:8] + b"\x07" + good[9:], [], TINY, "expected version 2, found 7"),
+            (good[:8] + b"\x07" + good[9:], [], TINY, "expected version 2 or 3, found 7"),
             (b"a letter\n" * 100, [], TINY, "not a cache file"),
             (good, [], TINY_RAW, "made with another model"),
             (good, ["-ctk", "f32"], TINY, "expected K/V formats"),

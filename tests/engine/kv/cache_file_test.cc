@@ -1,8 +1,15 @@
 // Saved caches: what was saved is reused; anything damaged, foreign or too large is refused whole.
 #include <gmock/gmock.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "tests/engine/engine_helpers.h"
 
@@ -166,7 +173,165 @@ TEST_F(CacheFile, AnotherVersionIsRefused) {
   std::string bytes = read_file(path_);
   bytes[8] = 1;
   write_file(path_, bytes);
-  EXPECT_THAT(test::load_engine(config_)->load_cache(path_), HasSubstr("expected version 2, found 1"));
+  EXPECT_THAT(test::load_engine(config_)->load_cache(path_), HasSubstr("expected version 2 or 3, found 1"));
+}
+
+// Version 2: header, text, tokens, pages, digest.
+TEST_F(CacheFile, FilesOfTheVersionBeforeAreRead) {
+  constexpr size_t kHeader = 144, kRecord = 48, kDigest = 8;
+  const std::string bytes = read_file(path_);
+  std::string header = bytes.substr(0, kHeader);
+  const auto put = [&](size_t at, auto value) { std::memcpy(header.data() + at, &value, sizeof value); };
+  uint64_t n_tokens = 0;
+  std::memcpy(&n_tokens, bytes.data() + kHeader + kDigest + 32, sizeof n_tokens);
+  const std::string text = "what was said";
+  put(8, uint32_t{2});
+  put(24, n_tokens);
+  put(44, static_cast<uint32_t>(text.size()));
+  std::string old = header + text + bytes.substr(kHeader + kDigest + kRecord);
+  old.resize(old.size() - kDigest);
+  const uint64_t digest = XXH3_64bits(old.data(), old.size());
+  old.append(reinterpret_cast<const char*>(&digest), sizeof digest);
+  write_file(path_, old);
+  const auto engine = test::load_engine(config_);
+  std::string found;
+  ASSERT_EQ(engine->load_session(path_, found), "");
+  EXPECT_EQ(found, text);
+  EXPECT_EQ(cached_tokens(*engine), 69);
+  // The next save makes it a file of today.
+  engine->save_session(path_, text + " and answered", false);
+  EXPECT_EQ(read_file(path_)[8], 3);
+  EXPECT_EQ(test::load_engine(config_)->load_session(path_, found), "");
+  EXPECT_EQ(found, text + " and answered");
+  for (size_t at = 0; at < old.size(); at += at < 300 ? 1 : 997) {
+    std::string damaged = old;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x20);
+    write_file(path_, damaged);
+    EXPECT_NE(engine->load_session(path_, found), "") << "byte " << at;
+  }
+}
+
+// A conversation in three saves, as a chat makes them.
+class Session : public CacheFile {
+ protected:
+  Session() {
+    engine_ = test::load_engine(config_);
+    std::vector<int32_t> tokens = prompt_;
+    for (int turn = 0; turn < 3; ++turn) {
+      const std::vector<int32_t> answer = test::generate(*engine_, tokens, 10);
+      tokens.insert(tokens.end(), answer.begin(), answer.end());
+      texts_.push_back(str("said ", turn, " times and more\n"));
+      engine_->save_session(path_, texts_.back(), false);
+      states_.push_back(read_file(path_));
+      n_tokens_.push_back(static_cast<int64_t>(tokens.size()) - 1);
+      const std::vector<int32_t> question = test::random_tokens(3 + turn, static_cast<uint32_t>(50 + turn));
+      tokens.insert(tokens.end(), question.begin(), question.end());
+    }
+  }
+  // Which of the three states a file holds; -1: none of them.
+  int state_of(const std::string& bytes) {
+    write_file(path_, bytes);
+    std::string text;
+    const std::string why_not = reader_->load_session(path_, text);
+    reader_->check_invariants();
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      if (why_not.empty() && text == texts_[i]) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  std::unique_ptr<Engine> engine_, reader_ = test::load_engine(config_);
+  std::vector<std::string> texts_, states_;
+  std::vector<int64_t> n_tokens_;
+};
+
+TEST_F(Session, ASaveAppendsWhatIsNew) {
+  for (size_t i = 1; i < states_.size(); ++i) {
+    EXPECT_EQ(states_[i].substr(0, states_[i - 1].size()), states_[i - 1]);
+    // At most two pages: the half-filled one again, and the next.
+    const int64_t page_bytes =
+        kv_bytes_per_page(kv_layer_shapes(read_arch(gguf::File::open(config_.model_path).metadata()), config_.kv), 16);
+    EXPECT_LT(static_cast<int64_t>(states_[i].size() - states_[i - 1].size()), 2 * page_bytes + 400);
+  }
+  // Saved again without anything new: nothing is written.
+  engine_->save_session(path_, texts_.back(), true);
+  EXPECT_EQ(read_file(path_), states_.back());
+  for (size_t i = 0; i < states_.size(); ++i) {
+    EXPECT_EQ(state_of(states_[i]), static_cast<int>(i));
+    const auto other = test::load_engine(config_);
+    std::string text;
+    ASSERT_EQ(other->load_session(path_, text), "");
+    EXPECT_EQ(cached_tokens(*other), 69);
+  }
+}
+
+TEST_F(Session, KilledAtAnyMomentItHoldsTheOldStateOrTheNewOne) {
+  const std::string& all = states_.back();
+  std::vector<size_t> cuts;
+  for (size_t i = 1; i < states_.size(); ++i) {
+    const size_t begin = states_[i - 1].size(), end = states_[i].size();
+    for (size_t at = begin; at < end; at += at < begin + 70 || at + 20 > end ? 1 : 511) cuts.push_back(at);
+  }
+  for (const size_t cut : cuts) {
+    const int expected = cut < states_[1].size() ? 0 : 1;
+    EXPECT_EQ(state_of(all.substr(0, cut)), expected) << "cut to " << cut;
+  }
+  for (size_t cut = 0; cut < states_[0].size(); cut += cut < 210 ? 1 : 1571)
+    EXPECT_EQ(state_of(all.substr(0, cut)), -1);
+  for (size_t at = 0; at < all.size(); at += 313) {
+    std::string damaged = all;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x04);
+    EXPECT_EQ(state_of(damaged), -1) << "byte " << at;
+  }
+  EXPECT_EQ(state_of(all + "x"), -1);
+  // A record counts in its place alone.
+  const std::string second = all.substr(states_[0].size(), states_[1].size() - states_[0].size());
+  EXPECT_EQ(state_of(all + second), -1);
+  EXPECT_EQ(state_of(states_[0] + all.substr(states_[1].size())), -1);
+}
+
+TEST_F(Session, GoesOnBehindASaveThatWasCutOff) {
+  EXPECT_EQ(state_of(states_[2].substr(0, states_[2].size() - 9)), 1);
+  const auto engine = test::load_engine(config_);
+  std::string text;
+  ASSERT_EQ(engine->load_session(path_, text), "");
+  engine->save_session(path_, texts_[2], false);
+  const std::string bytes = read_file(path_);
+  EXPECT_EQ(bytes.substr(0, states_[1].size()), states_[1]);
+  EXPECT_EQ(state_of(bytes), 2);
+}
+
+TEST_F(Session, IsWrittenAnewWhenMuchOfItIsOutdatedOrItIsNotOurs) {
+  for (int i = 0; i < 8; ++i) {  // each forgets the one before
+    test::generate(*engine_, test::random_tokens(40, static_cast<uint32_t>(100 + i)), 5);
+    engine_->save_session(path_, "another", false);
+    EXPECT_EQ(state_of(read_file(path_)), -1);
+    EXPECT_LT(read_file(path_).size(), states_[0].size());
+  }
+  // Somebody else has written there: what is appended to it would not fit.
+  test::generate(*engine_, prompt_, 10);
+  engine_->save_session(path_, texts_[0], false);
+  write_file(path_, states_[1]);
+  engine_->save_session(path_, texts_[2], false);
+  EXPECT_EQ(state_of(read_file(path_)), 2);
+}
+
+TEST_F(Session, AWriteThatFailsLeavesTheOldState) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto previous = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limited{states_[2].size() + 100, before.rlim_max};
+  std::vector<int32_t> tokens = prompt_;
+  tokens.push_back(7);
+  test::generate(*engine_, tokens, 20);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  EXPECT_THAT(test::error_of([&] { engine_->save_session(path_, texts_[2] + "more", false); }),
+              HasSubstr("cannot write the cache file"));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, previous);
+  EXPECT_EQ(read_file(path_), states_[2]);
+  engine_->save_session(path_, texts_[1], false);
+  EXPECT_EQ(state_of(read_file(path_)), 1);
 }
 
 TEST_F(CacheFile, AFailedWriteLeavesTheOldFile) {
