@@ -107,7 +107,6 @@ void ChatSession::set_context(int64_t n_ctx) {
 void ChatSession::save_cache() const {
   if (flags_.prompt.cache_file.empty() || flags_.prompt.cache_read_only || totals_.n_answers == 0) return;
   engine_->save_cache(flags_.prompt.cache_file);
-  request.timeout_ms = flags_.prompt.timeout_ms;
 }
 
 void ChatSession::attach(const std::string& name, const std::string& text) {
@@ -121,6 +120,7 @@ Answer ChatSession::answer_last(int64_t seed) {
   request.sampling = conversation.sampling.params;
   request.sampling.seed = seed;
   request.max_tokens = conversation.n_predict;
+  request.timeout_ms = flags_.prompt.timeout_ms;
   request.stops = flags_.prompt.stops;
   request.show_special = flags_.prompt.show_special;
   request.speculation = flags_.speculation.params;

@@ -1,6 +1,7 @@
 """Writes small inputs to begin a fuzz run from: make_seeds.py TARGET FOLDER. Needs the Python package gguf."""
 
 import os
+import struct
 import sys
 
 import gguf
@@ -65,10 +66,47 @@ def write_scalars(path):
     writer.close()
 
 
+# Cache files for the manager of cache_file_fuzz.cc, as docs/formats.md describes them. Digests are left 0: the fuzzer's
+# reader takes any.
+PAGE_TOKENS, PAGE_BYTES = 16, 1024
+
+
+def cache_header(version, n_tokens=0, n_text=0):
+    return struct.pack("<8sIIQQQII16s16s64s", b"loci-kv\n", version, PAGE_TOKENS, 7, n_tokens, PAGE_BYTES, 1, n_text,
+                       b"f32", b"f32", b"fuzz")
+
+
+def cache_images(n_kept, n_new):
+    first, end = n_kept // PAGE_TOKENS, -(-(n_kept + n_new) // PAGE_TOKENS)
+    return bytes(PAGE_BYTES) * (end - first if n_new else 0)
+
+
+def cache_record(text_kept, text, tokens_kept, tokens):
+    return (struct.pack("<8sQQQQQ", b"loci-rec", text_kept, len(text), tokens_kept, len(tokens), 0) + text +
+            struct.pack("<%di" % len(tokens), *tokens) + cache_images(tokens_kept, len(tokens)) + bytes(8))
+
+
+def write_cache_files(folder):
+    tokens = list(range(40))
+    records = [cache_record(0, b"one", 0, tokens[:20]), cache_record(3, b", two", 20, tokens[20:]),
+               cache_record(1, b"", 33, []), cache_record(0, b"three", 16, [5])]
+    seeds = {"empty": b"", "header": cache_header(3) + bytes(8),
+             "old": cache_header(2, 20, 3) + b"one" + struct.pack("<20i", *tokens[:20]) + cache_images(0, 20) +
+                    bytes(8)}
+    for i in range(1, len(records) + 1):
+        seeds["records%d" % i] = cache_header(3) + bytes(8) + b"".join(records[:i])
+    seeds["torn"] = seeds["records2"][:-100]
+    for name, data in seeds.items():
+        with open(os.path.join(folder, name), "wb") as out:
+            out.write(data)
+
+
 def main():
     target, folder = sys.argv[1:]
     os.makedirs(folder, exist_ok=True)
-    if target == "gguf_fuzz":
+    if target == "cache_file_fuzz":
+        write_cache_files(folder)
+    elif target == "gguf_fuzz":
         letters = byte_level_vocabulary()
         write_scalars(os.path.join(folder, "scalars"))
         write_model(os.path.join(folder, "bpe"), "qwen2", "gpt2", letters + ["He", "ll"], [], ["H e", "l l"], "qwen2")
