@@ -58,7 +58,7 @@ TEST(Metrics, SummaryTellsWhatHappenedAndLeavesOutWhatDidNot) {
   metrics.n_preempted_swap = 3;
   metrics.n_drafted = {100, 50};
   metrics.n_accepted = {80, 20};
-  for (const auto [allocated, used] : {std::pair(300, 295), std::pair(500, 480), std::pair(200, 200)}) {
+  for (const auto& [allocated, used] : {std::pair(300, 295), std::pair(500, 480), std::pair(200, 200)}) {
     metrics.count_slots(allocated, used);
   }
   metrics.kv_bytes_read = 5 << 20;
