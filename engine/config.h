@@ -19,6 +19,7 @@ struct KvConfig {
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
   int page_size = 16;        // tokens; a multiple of 16
+  bool swa_full = false;     // layers with a sliding window keep all their tokens, like the others
   int64_t budget_bytes = 0;  // of the pool; 0: from n_ctx, max_sequences and the memory left (pool_size.h)
   // Most host memory for sequences that were swapped out; -1: as much as the pages, at most a quarter of what is free.
   int64_t swap_bytes = -1;

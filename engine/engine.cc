@@ -118,13 +118,10 @@ EngineConfig complete(EngineConfig config, const ArchSpec& arch) {
   return config;
 }
 
-int64_t n_pool_pages(std::span<const KvLayerShape> layers, const EngineConfig& config) {
-  return pool_pages({.page_bytes = kv_bytes_per_page(layers, config.kv.page_size),
-                     .page_size = config.kv.page_size,
-                     .n_ctx = config.n_ctx,
-                     .max_sequences = config.max_sequences,
-                     .budget_bytes = config.kv.budget_bytes,
-                     .available_bytes = available_memory_bytes()});
+PoolNeeds pool_needs(std::span<const KvLayerShape> layers, const EngineConfig& config) {
+  PoolNeeds needs = kv_pool_needs(layers, config);
+  needs.available_bytes = available_memory_bytes();
+  return needs;
 }
 
 void check_weight_memory(const gguf::File& file) {
@@ -407,6 +404,11 @@ struct Engine::Impl {
     metrics.pages_used = stats.n_private + stats.n_locked;
     metrics.pages_cached = stats.n_cached - stats.n_locked;
     metrics.n_evicted_pages = stats.n_evicted_pages;
+    metrics.window_pages_total = stats.n_window_pages;
+    metrics.window_pages_free = stats.n_free_window;
+    metrics.window_pages_used = stats.n_pinned_window;
+    metrics.window_pages_cached = stats.n_idle_window;
+    metrics.n_evicted_window_pages = stats.n_evicted_window_pages;
     metrics.swapped_bytes = stats.swapped_bytes;
     const std::lock_guard lock(metrics_mutex);
     published_metrics = metrics;
@@ -534,11 +536,11 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   if (!impl.config.draft_model_path.empty()) {
     draft_model = open_draft_model(impl.config.draft_model_path, *impl.tokenizer);
     check_kv_formats(draft_model->arch, impl.config.kv);
-    const std::vector<KvLayerShape> behind = kv_layer_shapes(draft_model->arch, impl.config.kv);
+    const std::vector<KvLayerShape> behind = draft_kv_layer_shapes(draft_model->arch, impl.config.kv);
     kv_layers.insert(kv_layers.end(), behind.begin(), behind.end());
     impl.draft_fingerprint = fingerprint(*draft_model->file, draft_model->file->metadata(), draft_model->arch);
   }
-  n_pool_pages(kv_layers, impl.config);  // refused before minutes are spent on the weights
+  pool_pages(pool_needs(kv_layers, impl.config));  // refused before minutes are spent on the weights
   check_weight_memory(*impl.file);
   impl.backend = backend != nullptr
                      ? std::move(backend)
@@ -560,11 +562,12 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
     }
     if (!reason.empty()) log_warn(reason);
   }
-  const int64_t n_pages = n_pool_pages(kv_layers, impl.config);
+  const PoolNeeds needs = pool_needs(kv_layers, impl.config);
+  const PoolPages n_pages = pool_pages(needs);
   if (impl.config.kv.swap_bytes < 0) {
-    const int64_t pool_bytes = n_pages * kv_bytes_per_page(kv_layers, impl.config.kv.page_size);
-    const int64_t available = available_memory_bytes();
-    impl.config.kv.swap_bytes = available < 0 ? pool_bytes : std::min(pool_bytes, available / 4);
+    const int64_t kv_bytes = pool_bytes(needs, n_pages.n_pages);
+    const int64_t available = needs.available_bytes;
+    impl.config.kv.swap_bytes = available < 0 ? kv_bytes : std::min(kv_bytes, available / 4);
   }
   impl.kv = std::make_unique<KvManager>(kv_layers, impl.config.kv, n_pages, *impl.backend);
   impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
@@ -598,7 +601,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   info.n_ctx = impl.config.n_ctx;
   info.weight_bytes = impl.weights.bytes;
   info.kv_bytes = impl.kv->bytes();
-  info.n_kv_tokens = n_pages * impl.config.kv.page_size;
+  info.n_kv_tokens = n_pages.n_pages * impl.config.kv.page_size;
+  info.n_kv_window_tokens = n_pages.n_window_pages * impl.config.kv.page_size;
   if (info.n_kv_tokens < info.n_ctx) {
     log_warn("--kv-budget holds ", info.n_kv_tokens, " tokens, the context has ", info.n_ctx,
              ": a request ends when the budget is used up");
@@ -682,20 +686,27 @@ void Engine::evaluate(std::span<const int32_t> tokens, int64_t first_logit_row, 
   const auto n_tokens = static_cast<int64_t>(tokens.size());
   const int64_t step_rows = chunk <= 0 ? impl_->config.n_ubatch : std::min(chunk, impl_->config.n_ubatch);
   HeldPages held(*impl_->kv);
-  if (!impl_->kv->reserve(held.sequence, n_tokens)) {
+  const auto reserve = [&](int64_t n_more) {
+    if (impl_->kv->n_available_pages() + static_cast<int64_t>(held.sequence.pages.size()) >=
+            impl_->kv->n_pages_for(n_tokens) &&
+        impl_->kv->reserve(held.sequence, static_cast<int64_t>(held.sequence.tokens.size()) + n_more)) {
+      return;
+    }
     fail(ErrorKind::kOutOfMemory, "no free K/V pages for ", n_tokens, " tokens: ", impl_->kv->n_free_pages(), " of ",
          impl_->kv->n_pages(), " pages are free");
-  }
+  };
   Decoder& decoder = *impl_->decoder;
   const auto n_vocab = static_cast<size_t>(impl_->arch.vocab_size);
   for (int64_t first = 0; first < n_tokens; first += step_rows) {
     const int64_t n = std::min(step_rows, n_tokens - first);
+    reserve(n);
     Batch batch;
     impl_->append_rows(batch, held.sequence, tokens, first, n);
     const int64_t first_wanted = std::max(first, first_logit_row);
     for (int64_t row = first_wanted; row < first + n; ++row)
       batch.logit_rows.push_back(static_cast<int32_t>(row - first));
     LOCI_CHECK(decoder.forward(batch), "a forward pass without a cancel flag was abandoned");
+    impl_->kv->append(held.sequence, tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(n)));
     for (int64_t done = 0; done < decoder.n_logit_rows(); done += decoder.max_logit_rows()) {
       const int64_t count = std::min(decoder.max_logit_rows(), decoder.n_logit_rows() - done);
       const std::span<const float> logits = decoder.logits(done, count);
@@ -709,33 +720,45 @@ void Engine::evaluate(std::span<const int32_t> tokens, int64_t first_logit_row, 
 std::vector<std::vector<float>> Engine::evaluate_batch(std::span<const std::vector<int32_t>> sequences) {
   Decoder& decoder = *impl_->decoder;
   std::deque<HeldPages> held;
-  std::vector<int64_t> n_done(sequences.size(), 0);
+  std::vector<bool> done(sequences.size(), false);
   std::vector<std::vector<float>> last_logits(sequences.size());
   for (const std::vector<int32_t>& sequence : sequences) {
     impl_->check_tokens(sequence);
-    if (impl_->kv->reserve(held.emplace_back(*impl_->kv).sequence, static_cast<int64_t>(sequence.size()))) continue;
-    fail(ErrorKind::kOutOfMemory, "no free K/V pages for ", sequences.size(), " sequences: the pool holds ",
-         impl_->info.n_kv_tokens, " tokens in all");
+    held.emplace_back(*impl_->kv);
   }
   const auto n_vocab = static_cast<size_t>(impl_->arch.vocab_size);
   while (true) {
     Batch batch;
-    std::vector<size_t> ending;
+    std::vector<size_t> ending, taking_part;
     for (size_t s = 0; s < sequences.size(); ++s) {
+      if (done[s]) continue;
       const auto length = static_cast<int64_t>(sequences[s].size());
-      const int64_t n = std::min(length - n_done[s], impl_->config.n_ubatch - batch.n_rows());
-      if (n <= 0) continue;
-      impl_->append_rows(batch, held[s].sequence, sequences[s], n_done[s], n);
-      n_done[s] += n;
-      if (n_done[s] < length) continue;
+      const auto n_done = static_cast<int64_t>(held[s].sequence.tokens.size());
+      const int64_t n = std::min(length - n_done, impl_->config.n_ubatch - batch.n_rows());
+      if (n <= 0) break;
+      if (!impl_->kv->reserve(held[s].sequence, n_done + n)) {
+        if (!batch.empty()) break;  // the step gives pages back
+        fail(ErrorKind::kOutOfMemory, "no free K/V pages for ", sequences.size(), " sequences: the pool holds ",
+             impl_->info.n_kv_tokens, " tokens in all");
+      }
+      impl_->append_rows(batch, held[s].sequence, sequences[s], n_done, n);
+      taking_part.push_back(s);
+      done[s] = n_done + n == length;
+      if (!done[s]) continue;
       batch.logit_rows.push_back(static_cast<int32_t>(batch.n_rows()) - 1);
       ending.push_back(s);
     }
     if (batch.empty()) break;
     LOCI_CHECK(decoder.forward(batch), "a forward pass without a cancel flag was abandoned");
+    for (size_t i = 0; i < taking_part.size(); ++i) {
+      const auto n = static_cast<size_t>(batch.q_indptr[i + 1] - batch.q_indptr[i]);
+      KvSequence& sequence = held[taking_part[i]].sequence;
+      impl_->kv->append(sequence, std::span(sequences[taking_part[i]]).subspan(sequence.tokens.size(), n));
+    }
     for (size_t i = 0; i < ending.size(); ++i) {
       const std::span<const float> logits = decoder.logits(static_cast<int64_t>(i), 1);
       last_logits[ending[i]].assign(logits.begin(), logits.begin() + static_cast<ptrdiff_t>(n_vocab));
+      impl_->kv->release(std::move(held[ending[i]].sequence));
     }
   }
   return last_logits;

@@ -29,6 +29,7 @@ struct ModelInfo {
   int64_t n_params = 0, file_bytes = 0, n_ctx_train = 0, n_ctx = 0;
   int64_t weight_bytes = 0, kv_bytes = 0;  // memory held
   int64_t n_kv_tokens = 0;                 // for which the K/V pool has room, over all sequences
+  int64_t n_kv_window_tokens = 0;          // the same in layers with a sliding window; 0: as in all others
   std::string backend;
   std::string chat_template;  // Jinja source, empty when the file has none
   uint64_t fingerprint = 0;   // differs for models whose answers differ, but for tensors' middle bytes

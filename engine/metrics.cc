@@ -146,6 +146,11 @@ std::string summary(const Metrics& m) {
   text += times("between tokens", m.between_tokens_ms);
   text += line("%-15s %lld of %lld used, %lld cached, %lld free; %lld evicted", "K/V pages", number(m.pages_used),
                number(m.pages_total), number(m.pages_cached), number(m.pages_free), number(m.n_evicted_pages));
+  if (m.window_pages_total > 0) {
+    text += line("%-15s %lld of %lld used, %lld cached, %lld free; %lld evicted", "window pages",
+                 number(m.window_pages_used), number(m.window_pages_total), number(m.window_pages_cached),
+                 number(m.window_pages_free), number(m.n_evicted_window_pages));
+  }
   text += line("%-15s %s", "K/V waste", kv_waste_text(m).c_str());
   if (m.kv_bytes_read > 0) text += line("%-15s %s", "K/V traffic", kv_bytes_text(m).c_str());
   text += line("%-15s %lld hits, %lld misses", "prefixes", number(m.n_hits), number(m.n_misses));

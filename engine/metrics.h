@@ -43,6 +43,9 @@ struct Metrics {
 
   // K/V pages: now, and events since the start.
   int64_t pages_total = 0, pages_free = 0, pages_used = 0, pages_cached = 0;  // used: by live sequences
+  // Of layers with a sliding window, if they have pages of their own: those that live sequences need, and idle ones.
+  int64_t window_pages_total = 0, window_pages_free = 0, window_pages_used = 0, window_pages_cached = 0;
+  int64_t n_evicted_window_pages = 0;
   int64_t n_hits = 0, n_misses = 0;  // prompts that found a prefix, and that did not
   int64_t n_evicted_pages = 0;
   int64_t n_preempted_recompute = 0, n_preempted_swap = 0, n_swapped_in = 0;

@@ -70,9 +70,9 @@ void Scheduler::count_waiting(double now_ms) {
 
 bool Scheduler::is_worth_swapping(const Sequence& sequence) const {
   if (limits_.preemption != Preemption::kAuto) return limits_.preemption == Preemption::kSwap;
-  const auto n_tokens = static_cast<double>(sequence.n_computed());
-  const double token_bytes = static_cast<double>(kv_.page_bytes()) / kv_.page_size();
-  return 2 * n_tokens * token_bytes / kSwapBytesPerMs < n_tokens * cost_.ms_per_prefill_row();
+  const auto n_tokens = static_cast<double>(sequence.n_computed()),
+             bytes = static_cast<double>(kv_.bytes_of(sequence.kv));
+  return 2 * bytes / kSwapBytesPerMs < n_tokens * cost_.ms_per_prefill_row();
 }
 
 void Scheduler::preempt(Sequence& sequence) {
@@ -203,7 +203,16 @@ bool Scheduler::fits_beside_others(const Sequence& sequence) const {
   };
   int64_t n_wanted = kv_.n_pages_for(kHeadroomTokens) * n_running() + n_missing(sequence);
   for (const auto& r : running_) n_wanted += n_missing(*r);
-  return kv_.n_available_pages() >= n_wanted;
+  if (kv_.n_available_pages() < n_wanted) return false;
+  if (kv_.n_window_pages() == 0) return true;
+  // Window pages: each sequence comes to hold a window; the rows of a step are shared out among them.
+  const auto n_missing_window = [&](const Sequence& s) {
+    const int64_t n_pages = kv_.n_window_pages_for(static_cast<int64_t>(s.tokens.size()) + kHeadroomTokens);
+    return std::max<int64_t>(0, n_pages - kv_.n_pinned(s.kv));
+  };
+  int64_t n_windows = kv_.n_pages_for(limits_.n_ubatch) + 1 + n_missing_window(sequence);
+  for (const auto& r : running_) n_windows += n_missing_window(*r);
+  return kv_.n_available_window_pages() >= std::min(n_windows, n_wanted);
 }
 
 // From the host buffer or the tree. False when its pages do not fit yet.
@@ -364,8 +373,8 @@ void Scheduler::commit(const Step& step, double step_ms) {
     Sequence& sequence = *step.entries[i];
     const int64_t first = sequence.n_computed();
     const int64_t last = first + step.n_token_rows[i];
-    sequence.kv.tokens.insert(sequence.kv.tokens.end(), sequence.tokens.begin() + first,
-                              sequence.tokens.begin() + last);
+    kv_.append(sequence.kv,
+               std::span(sequence.tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
     metrics_.n_recomputed_tokens += std::max<int64_t>(0, std::min(last, sequence.n_computed_most) - first);
     sequence.n_computed_most = std::max(sequence.n_computed_most, last);
     // Others may go on from a prompt as soon as its pages are there.

@@ -60,7 +60,8 @@ enum class RopePairing { kAdjacent /* 2i, 2i+1 */, kHalfSplit /* i, i + n_rot/2 
 
 // Attention of a ragged batch over paged K/V. Sequence s owns rows q_indptr[s]..q_indptr[s+1) and pages
 // page_indices[page_indptr[s]..page_indptr[s+1]); token t of the sequence lies in its page t / page_size, slot
-// t % page_size. A row at position p sees keys 0..p, or p - window + 1 .. p when window > 0.
+// t % page_size. A row at position p sees keys 0..p, or p - window + 1 .. p when window > 0; a page of which no row of
+// the sequence sees a key may be gone (-1).
 struct AttentionArgs {
   // Calls with the same number are of one batch (0: of none): q_indptr, positions and page lists, at the same
   // addresses, hold what they held in the first of them, so that what follows from these alone may be kept from call to

@@ -54,10 +54,10 @@ void BenchWorkCounter::add_prefill(int64_t first, int64_t n) {
   }
 }
 
-int64_t kv_pool_bytes(const std::string& model_path, const KvConfig& config, int64_t n_tokens) {
-  const gguf::File file = gguf::File::open(model_path);
-  const int64_t n_pages = (n_tokens + config.page_size - 1) / config.page_size;
-  return n_pages * kv_bytes_per_page(kv_layer_shapes(read_arch(file.metadata()), config), config.page_size);
+int64_t kv_pool_bytes(const EngineConfig& config, int64_t n_tokens) {
+  const gguf::File file = gguf::File::open(config.model_path);
+  const int64_t n_pages = (n_tokens + config.kv.page_size - 1) / config.kv.page_size;
+  return pool_bytes(kv_pool_needs(kv_layer_shapes(read_arch(file.metadata()), config.kv), config), n_pages);
 }
 
 }  // namespace loci::cli

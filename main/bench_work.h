@@ -46,7 +46,7 @@ class BenchWorkCounter {
   BenchWork work_;
 };
 
-// Bytes of a K/V pool with room for `n_tokens` of the model in this file. Throws Error.
-int64_t kv_pool_bytes(const std::string& model_path, const KvConfig& config, int64_t n_tokens);
+// Bytes of the K/V pools with room for `n_tokens` of the configuration's model. Throws Error.
+int64_t kv_pool_bytes(const EngineConfig& config, int64_t n_tokens);
 
 }  // namespace loci::cli

@@ -138,18 +138,22 @@ CommandOutcome stats(Context& context, const std::string&) {
   const ChatTotals& totals = context.session.totals();
   const ModelInfo& info = context.session.engine().info();
   const auto rate = [](int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0; };
+  const std::string windows = info.n_kv_window_tokens > 0
+                                  ? ", in layers with a window " + std::to_string(info.n_kv_window_tokens) + " of them"
+                                  : "";
   char text[600];
   std::snprintf(text, sizeof text,
                 "answers    %lld\n"
                 "prompts    %lld tokens, of these %lld cached; %.1f ms, %.1f t/s\n"
                 "generated  %lld tokens; %.1f ms, %.1f t/s\n"
-                "memory     %s weights, %s K/V for %lld tokens\n",
+                "memory     %s weights, %s K/V for %lld tokens%s\n",
                 static_cast<long long>(totals.n_answers), static_cast<long long>(totals.n_prompt),
                 static_cast<long long>(totals.n_cached), totals.prompt_ms,
                 rate(totals.n_prompt - totals.n_cached, totals.prompt_ms), static_cast<long long>(totals.n_predicted),
                 totals.predicted_ms, rate(totals.n_predicted, totals.predicted_ms),
                 bytes_text(static_cast<double>(info.weight_bytes)).c_str(),
-                bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_kv_tokens));
+                bytes_text(static_cast<double>(info.kv_bytes)).c_str(), static_cast<long long>(info.n_kv_tokens),
+                windows.c_str());
   std::string cache = "cache      last prompt: " + std::to_string(totals.last.n_cached) + " of " +
                       std::to_string(totals.last.n_prompt) + " tokens found";
   if (!totals.last.cache_miss.empty()) cache += "; " + visible_controls(totals.last.cache_miss);

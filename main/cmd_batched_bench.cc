@@ -62,7 +62,7 @@ int cmd_batched_bench(const std::vector<std::string>& args) {
   // -c is the room of all sequences together; one of them takes no more than it needs, or a batch.
   if (config.n_ctx > 0) n_tokens = config.n_ctx;
   config.n_ctx = std::min(n_tokens, std::max<int64_t>(longest, config.n_batch));
-  if (config.kv.budget_bytes == 0) config.kv.budget_bytes = kv_pool_bytes(config.model_path, config.kv, n_tokens);
+  if (config.kv.budget_bytes == 0) config.kv.budget_bytes = kv_pool_bytes(config, n_tokens);
   const int n_threads = config.n_threads > 0
                             ? config.n_threads
                             : cpu::default_thread_count(cpu::placement_cpus(config.placement, cpu::read_machine()));

@@ -55,7 +55,7 @@ int cmd_bench_serving(const std::vector<std::string>& args) {
     longest = std::max(longest, static_cast<int64_t>(request.prompt.size()) + request.max_tokens + 1);
   }
   if (config.n_ctx == 0) config.n_ctx = std::max<int64_t>(longest, config.n_batch);
-  if (n_kv_tokens > 0) config.kv.budget_bytes = kv_pool_bytes(config.model_path, config.kv, n_kv_tokens);
+  if (n_kv_tokens > 0) config.kv.budget_bytes = kv_pool_bytes(config, n_kv_tokens);
   const std::unique_ptr<Engine> engine = Engine::load(config);
   const std::vector<ServedResult> results = serve_workload(*engine, requests, speculation.params);
   std::cout << results_text(results, engine->metrics());

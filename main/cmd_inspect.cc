@@ -157,6 +157,10 @@ void print_memory(const ordered_json& report, Page& page) {
   page.line("", "K ", shown(memory, "cache_type_k"), ", V ", shown(memory, "cache_type_v"), ": ",
             bytes_shown(memory["kv_bytes_per_token"]), " per token; logits ",
             bytes_shown(memory["logits_bytes_per_row"]), " per row");
+  if (memory.contains("kv_window_tokens")) {
+    page.line("", "of these ", bytes_shown(memory["kv_window_bytes_per_token"]), " in layers with a window: room for ",
+              shown(memory, "kv_window_tokens"), " tokens there");
+  }
 }
 
 std::string page_of(const ordered_json& report) {
@@ -204,6 +208,7 @@ int cmd_inspect(const std::vector<std::string>& args) {
          "--ctv,--cache-type-v", [&](const std::string& type) { kv.v_format = cache_type("-ctv", type); },
          "type of cached V: f32, f16 (default), bf16, q8_0, q4_0")
       ->type_name("T");
+  app->add_flag("--swa-full", kv.swa_full, "layers with a sliding window keep the K/V of all tokens");
   if (!parse(*app, args)) return 0;
 
   const gguf::File file = gguf::File::open(resolve_model(path));

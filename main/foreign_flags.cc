@@ -42,7 +42,7 @@ constexpr ForeignFlags kForeign[] = {
      "a full context ends the answer; nothing is shifted or dropped"},
     {"log-colors log-prefix log-timestamps log-jsonl", "log lines are plain text"},
     {"no-jinja", "templates are always evaluated"},
-    {"check-tensors swa-full defrag-thold dt no-repack nr no-host warmup", "not implemented"},
+    {"check-tensors defrag-thold dt no-repack nr no-host warmup", "not implemented"},
     {"server-base", "this command loads the model itself"},
     {"reasoning-effort reasoning-budget reasoning-budget-message", "the length of thinking cannot be steered"},
     {"tools ui no-ui webui no-webui embedding embeddings rerank reranking pooling host port path api-prefix np "

@@ -165,15 +165,23 @@ ordered_json memory(const gguf::File& file, const ArchSpec& arch, int64_t n_ctx,
   if (n_ctx == 0) n_ctx = arch.n_ctx_train;
   int64_t weights = 0;
   for (const TensorView& tensor : file.tensors()) weights += tensor.n_bytes();
-  const int64_t page_bytes = kv_bytes_per_page(kv_layer_shapes(arch, kv), kv.page_size);
+  EngineConfig config;
+  config.n_ctx = n_ctx;
+  config.kv = kv;
+  const PoolNeeds needs = kv_pool_needs(kv_layer_shapes(arch, kv), config);
   const int64_t n_pages = (n_ctx + kv.page_size - 1) / kv.page_size;
-  return {{"n_ctx", n_ctx},
-          {"cache_type_k", name(kv.k_format)},
-          {"cache_type_v", name(kv.v_format)},
-          {"weight_bytes", weights},
-          {"kv_bytes_per_token", page_bytes / kv.page_size},
-          {"kv_bytes", page_bytes * n_pages},
-          {"logits_bytes_per_row", arch.vocab_size * int64_t{sizeof(float)}}};
+  ordered_json out = {{"n_ctx", n_ctx},
+                      {"cache_type_k", name(kv.k_format)},
+                      {"cache_type_v", name(kv.v_format)},
+                      {"weight_bytes", weights},
+                      {"kv_bytes_per_token", (needs.page_bytes + needs.window_page_bytes) / kv.page_size},
+                      {"kv_bytes", pool_bytes(needs, n_pages)},
+                      {"logits_bytes_per_row", arch.vocab_size * int64_t{sizeof(float)}}};
+  if (needs.window > 0) {
+    out["kv_window_bytes_per_token"] = needs.window_page_bytes / kv.page_size;
+    out["kv_window_tokens"] = window_pages_beside(needs, n_pages) * kv.page_size;
+  }
+  return out;
 }
 
 }  // namespace

@@ -218,6 +218,9 @@ void add_model_options(CLI::App& app, EngineConfig& config) {
       ->group(kModelGroup)
       ->type_name("N")
       ->capture_default_str();
+  app.add_flag("--swa-full", config.kv.swa_full,
+               "layers with a sliding window keep the K/V of all tokens, not of the window alone")
+      ->group(kModelGroup);
   app.add_option_function<std::string>(
          "--lm,--load-mode",
          [&config](const std::string& mode) {

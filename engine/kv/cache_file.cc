@@ -23,7 +23,8 @@ namespace {
 constexpr char kMagic[8] = {'l', 'o', 'c', 'i', '-', 'k', 'v', '\n'};
 constexpr char kRecordMagic[8] = {'l', 'o', 'c', 'i', '-', 'r', 'e', 'c'};
 constexpr uint32_t kVersion = 3;
-constexpr uint32_t kWholeVersion = 2;  // one sequence behind the header, and a digest of all of it
+constexpr uint32_t kWholeVersion = 2;   // one sequence behind the header, and a digest of all of it
+constexpr uint32_t kWindowVersion = 4;  // as kVersion, with window pages
 
 // All numbers little-endian, as on every machine this runs on. Followed by the XXH3 of the header, then by records.
 // In version 2: by n_text bytes of text, int32 tokens[n_tokens], the images of their pages in order, then the XXH3 of
@@ -34,7 +35,7 @@ struct Header {
   uint32_t page_size;
   uint64_t model;
   uint64_t n_tokens;        // version 2 only
-  uint64_t bytes_per_page;  // over all layers
+  uint64_t bytes_per_page;  // over all layers; with window pages over those that keep all
   uint32_t n_layers;
   uint32_t n_text;  // version 2 only
   char k_format[16];
@@ -63,7 +64,7 @@ void set_text(char* field, size_t size, std::string_view text) {
 Header make_header(const CacheIdentity& identity, const KvManager& kv) {
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = kVersion;
+  header.version = kv.n_window_pages() > 0 ? kWindowVersion : kVersion;
   header.page_size = static_cast<uint32_t>(kv.page_size());
   header.model = identity.model;
   header.n_layers = static_cast<uint32_t>(kv.n_layers());
@@ -78,7 +79,13 @@ Header make_header(const CacheIdentity& identity, const KvManager& kv) {
 std::string difference(const Header& found, const Header& expected) {
   const auto text = [](const char* field, size_t size) { return std::string(field, strnlen(field, size)); };
   if (std::memcmp(found.magic, kMagic, sizeof kMagic) != 0) return "not a cache file of this program";
-  if (found.version != kVersion && found.version != kWholeVersion) {
+  const bool has_windows = found.version == kWindowVersion;
+  if (has_windows != (expected.version == kWindowVersion) &&
+      (has_windows || found.version == kVersion || found.version == kWholeVersion)) {
+    return str("layers with a sliding window: expected ", has_windows ? "all their tokens" : "those of the window",
+               ", found ", has_windows ? "those of the window" : "all", " (--swa-full)");
+  }
+  if (!has_windows && found.version != kVersion && found.version != kWholeVersion) {
     return str("expected version ", kWholeVersion, " or ", kVersion, ", found ", found.version);
   }
   if (found.model != expected.model) return "made with another model, or with other model or rope settings";
@@ -96,6 +103,15 @@ std::string difference(const Header& found, const Header& expected) {
     return "its sizes are not those of this model";
   }
   return "";
+}
+
+// Pages whose window pages a record brings that makes n_tokens of n_tokens_kept: those that it brings and the token
+// after the last one sees.
+std::pair<uint64_t, uint64_t> windows_written(const KvManager& kv, uint64_t n_tokens_kept, uint64_t n_tokens) {
+  const auto end = static_cast<uint64_t>(kv.n_pages_for(static_cast<int64_t>(n_tokens)));
+  if (kv.n_window_pages() == 0 || n_tokens_kept == n_tokens) return {end, end};
+  const auto first_seen = static_cast<uint64_t>(kv.first_seen_page(static_cast<int64_t>(n_tokens)));
+  return {std::max(first_seen, n_tokens_kept / static_cast<uint64_t>(kv.page_size())), end};
 }
 
 class FileDescriptor {
@@ -172,16 +188,18 @@ struct Contents {
   std::string why_not;
   std::string text;
   std::vector<int32_t> tokens;
-  std::vector<PageImage> pages;  // [ceil(tokens / page_size)]
-  uint64_t n_valid_bytes = 0;    // behind them lies the beginning of a record that was never finished
-  uint64_t digest = 0;           // of the last record
+  std::vector<PageImage> pages;    // [ceil(tokens / page_size)]
+  std::vector<PageImage> windows;  // the same for window pages; offset 0: not in the file
+  uint64_t n_valid_bytes = 0;      // behind them lies the beginning of a record that was never finished
+  uint64_t digest = 0;             // of the last record
 };
 
 // Reads text, tokens and pages in the order of the file. Sizes are settled against the real file before anything is
 // sized by them.
 class Reader {
  public:
-  Reader(int fd, uint64_t file_bytes, const Header& header) : fd_(fd), file_bytes_(file_bytes), header_(header) {}
+  Reader(int fd, uint64_t file_bytes, const Header& header, const KvManager& kv)
+      : fd_(fd), file_bytes_(file_bytes), header_(header), kv_(kv) {}
 
   Contents read() {
     at_ = sizeof(Header);
@@ -212,8 +230,10 @@ class Reader {
     if (n_text > file_bytes_ || n_tokens_new > file_bytes_) return file_bytes_ + 1;
     const uint64_t n_images =
         n_tokens_new == 0 ? 0 : n_pages(n_tokens_kept + n_tokens_new) - n_tokens_kept / header_.page_size;
-    const auto bytes =
-        static_cast<unsigned __int128>(n_images) * header_.bytes_per_page + n_text + n_tokens_new * sizeof(int32_t);
+    const auto [window, end] = windows_written(kv_, n_tokens_kept, n_tokens_kept + n_tokens_new);
+    const auto bytes = static_cast<unsigned __int128>(n_images) * header_.bytes_per_page +
+                       static_cast<unsigned __int128>(end - window) * static_cast<uint64_t>(kv_.window_page_bytes()) +
+                       n_text + n_tokens_new * sizeof(int32_t);
     return static_cast<uint64_t>(std::min<unsigned __int128>(bytes, file_bytes_ + 1));
   }
 
@@ -226,11 +246,21 @@ class Reader {
     if (!get(contents_.tokens.data() + n_tokens_kept, n_tokens_new * sizeof(int32_t), digest)) return false;
     const uint64_t first = n_tokens_new == 0 ? n_pages(n_tokens_kept) : n_tokens_kept / header_.page_size;
     contents_.pages.resize(n_pages(n_tokens_kept + n_tokens_new));
-    std::vector<std::byte> image(header_.bytes_per_page);
-    for (uint64_t i = first; i < contents_.pages.size(); ++i) {
-      contents_.pages[i].offset = at_;
+    contents_.windows.resize(std::min<uint64_t>(contents_.windows.size(), first));
+    contents_.windows.resize(contents_.pages.size());
+    std::vector<std::byte> image;
+    const auto get_image = [&](uint64_t bytes, PageImage& place) {
+      image.resize(bytes);
+      place.offset = at_;
       if (!get(image.data(), image.size(), digest)) return false;
-      contents_.pages[i].digest = XXH3_64bits(image.data(), image.size());
+      place.digest = XXH3_64bits(image.data(), image.size());
+      return true;
+    };
+    for (uint64_t i = first; i < contents_.pages.size(); ++i) {
+      if (!get_image(header_.bytes_per_page, contents_.pages[i])) return false;
+    }
+    for (auto [i, end] = windows_written(kv_, n_tokens_kept, n_tokens_kept + n_tokens_new); i < end; ++i) {
+      if (!get_image(static_cast<uint64_t>(kv_.window_page_bytes()), contents_.windows[i])) return false;
     }
     return true;
   }
@@ -289,6 +319,7 @@ class Reader {
   const int fd_;
   const uint64_t file_bytes_;
   const Header header_;
+  const KvManager& kv_;
   uint64_t at_ = 0;
   Contents contents_;
 };
@@ -324,6 +355,11 @@ class RecordWriter {
       kv_.read_page(sequence.pages[page], image);
       put(image.data(), image.size());
     }
+    image.resize(static_cast<size_t>(kv_.window_page_bytes()));
+    for (auto [page, end] = windows_written(kv_, n_tokens_kept, sequence.tokens.size()); page < end && ok; ++page) {
+      kv_.read_window_page(sequence.pages[page], image);
+      put(image.data(), image.size());
+    }
     digest = of_all.value();
     return ok && write_all(fd_, &digest, sizeof digest);
   }
@@ -334,8 +370,10 @@ class RecordWriter {
   }
   static uint64_t bytes(const KvManager& kv, uint64_t n_text_new, uint64_t n_tokens_kept, uint64_t n_tokens) {
     const auto [begin, end] = pages_written(kv, n_tokens_kept, n_tokens);
-    return sizeof(Record) + n_text_new + (n_tokens - n_tokens_kept) * sizeof(int32_t) +
-           (end - begin) * static_cast<uint64_t>(kv.page_bytes()) + sizeof(uint64_t);
+    const auto [window, window_end] = windows_written(kv, n_tokens_kept, n_tokens);
+    return (window_end - window) * static_cast<uint64_t>(kv.window_page_bytes()) + sizeof(Record) + n_text_new +
+           (n_tokens - n_tokens_kept) * sizeof(int32_t) + (end - begin) * static_cast<uint64_t>(kv.page_bytes()) +
+           sizeof(uint64_t);
   }
 
  private:
@@ -380,6 +418,8 @@ bool append(const std::string& path, const KvManager& kv, const KvSequence& sequ
       std::mismatch(sequence.tokens.begin(), sequence.tokens.end(), saved.tokens.begin(), saved.tokens.end()).first -
       sequence.tokens.begin());
   const uint64_t n_tokens = sequence.tokens.size();
+  // What goes on from an earlier place sees window pages there that the file may lack.
+  if (kv.n_window_pages() > 0 && n_tokens_kept < saved.tokens.size()) return false;
   const uint64_t n_bytes = RecordWriter::bytes(kv, text.size() - n_text_kept, n_tokens_kept, n_tokens);
   const uint64_t n_whole = RecordWriter::bytes(kv, text.size(), 0, n_tokens) + sizeof(Header) + sizeof(uint64_t);
   if (2 * n_bytes > n_whole || saved.n_valid_bytes + n_bytes > 2 * n_whole) return false;
@@ -435,7 +475,7 @@ CacheFile read_cache_file(const std::string& path, const CacheIdentity& identity
   if (std::string reason = difference(header, make_header(identity, kv)); !reason.empty()) return why(reason);
 
   // All of it is checked before the first page is taken: a damaged file costs no cached prefix its pages.
-  Contents contents = Reader(file.get(), static_cast<uint64_t>(info.st_size), header).read();
+  Contents contents = Reader(file.get(), static_cast<uint64_t>(info.st_size), header, kv).read();
   if (!contents.why_not.empty()) return why(contents.why_not);
   if (static_cast<int64_t>(contents.pages.size()) > kv.n_pages()) {
     return why("holds ", contents.tokens.size(), " tokens, the context has room for ",
@@ -446,26 +486,38 @@ CacheFile read_cache_file(const std::string& path, const CacheIdentity& identity
       return why("damaged: it has token ", token, " of a vocabulary of ", vocab_size);
   }
 
+  const auto n_tokens = static_cast<int64_t>(contents.tokens.size());
+  const size_t first_window =
+      kv.n_window_pages() > 0 ? static_cast<size_t>(kv.first_seen_page(n_tokens)) : contents.pages.size();
+  for (size_t i = first_window; i < contents.pages.size(); ++i) {
+    if (contents.windows[i].offset == 0) return why("damaged: page ", i, " is missing in layers with a window");
+  }
+
   KvSequence sequence = kv.find({}, ns);
-  if (!kv.reserve(sequence, static_cast<int64_t>(contents.tokens.size()))) {
+  if (!kv.reserve_copy(sequence, n_tokens)) {
     kv.release(std::move(sequence));
     return why("no free pages for ", contents.tokens.size(), " tokens");
   }
   std::vector<std::byte> image(static_cast<size_t>(kv.page_bytes()));
+  std::vector<std::byte> window_image(static_cast<size_t>(kv.window_page_bytes()));
+  const auto reread = [&](const PageImage& place, std::vector<std::byte>& into) {
+    return read_at(file.get(), place.offset, into.data(), into.size()) &&
+           XXH3_64bits(into.data(), into.size()) == place.digest;
+  };
   for (size_t i = 0; i < contents.pages.size(); ++i) {
-    const bool ok = read_at(file.get(), contents.pages[i].offset, image.data(), image.size()) &&
-                    XXH3_64bits(image.data(), image.size()) == contents.pages[i].digest;
-    if (!ok) {
+    const bool has_window = i >= first_window;
+    if (!reread(contents.pages[i], image) || (has_window && !reread(contents.windows[i], window_image))) {
       kv.release(std::move(sequence));
       return why("it was changed while it was read");
     }
     kv.write_page(sequence.pages[i], image);
+    if (has_window) kv.write_window_page(sequence.pages[i], window_image);
   }
   sequence.tokens = contents.tokens;
   kv.keep(std::move(sequence));
   const auto n_file_bytes = static_cast<uint64_t>(info.st_size);
   result.n_torn_bytes = static_cast<int64_t>(n_file_bytes - contents.n_valid_bytes);
-  if (header.version == kVersion) {
+  if (header.version != kWholeVersion) {
     result.saved = {path, stamp_of(info), contents.n_valid_bytes, contents.digest, contents.text, contents.tokens};
   }
   result.text = std::move(contents.text);

@@ -12,26 +12,37 @@
 #include "engine/config.h"
 #include "engine/kv/cache_report.h"
 #include "engine/kv/page_pool.h"
+#include "engine/kv/pool_size.h"
 #include "engine/kv/radix_tree.h"
 #include "engine/model/arch.h"
 #include "kernels/backend.h"
 
 namespace loci {
 
-// What a layer stores per token. A draft model's layers follow the target's: one page id addresses all of them.
+// What a layer stores per token. A draft model's layers follow the target's: one page id addresses all of them. Layers
+// with a sliding window, where they stand beside others, keep the tokens of the window alone (WindowPages).
 struct KvLayerShape {
   int n_kv_heads = 0;
   int head_dim = 0;
   KvFormat k_format = KvFormat::kF16;
   KvFormat v_format = KvFormat::kF16;
+  int window = 0;  // tokens; 0: keeps all
 };
+// Of a target model. In a draft model, which may compute a prompt's K/V long after the target, all layers keep all.
 std::vector<KvLayerShape> kv_layer_shapes(const ArchSpec& arch, const KvConfig& config);
+std::vector<KvLayerShape> draft_kv_layer_shapes(const ArchSpec& arch, const KvConfig& config);
 
-// Bytes of one page over all layers.
+// Bytes of one page over the layers that keep all, and of one window page over the others.
 int64_t kv_bytes_per_page(std::span<const KvLayerShape> layers, int page_size);
+int64_t kv_bytes_per_window_page(std::span<const KvLayerShape> layers, int page_size);
+// Tokens that window pages have to serve: the longest window; 0 without such layers.
+int kv_window(std::span<const KvLayerShape> layers);
+// What the layers, context, sequences and step of an engine ask of the pools, but for the memory left.
+PoolNeeds kv_pool_needs(std::span<const KvLayerShape> layers, const EngineConfig& config);
 
 // The cached part of one live sequence: K/V of tokens[0 .. tokens.size()) lie in `pages`, in order. Whoever computes
-// a token appends it to `tokens`, after reserve() made room for it. Ends with keep(), release() or swap_out().
+// a token tells it to append(), after reserve() made room for it. Ends with keep(), release() or swap_out().
+// Layers with window pages have K/V of the last `window` - 1 tokens at least: what the next row sees.
 struct KvSequence {
   std::vector<int32_t> tokens;
   std::vector<int32_t> pages;  // [>= ceil(tokens / page_size)]; those past the tokens are reserved for what comes next
@@ -43,6 +54,7 @@ struct KvSequence {
     pages = std::exchange(other.pages, {});
     node = std::exchange(other.node, nullptr);
     n_tree_pages = std::exchange(other.n_tree_pages, 0);
+    first_pinned = std::exchange(other.first_pinned, 0);
     return *this;
   }
 
@@ -50,6 +62,7 @@ struct KvSequence {
   friend class KvManager;
   RadixNode* node = nullptr;  // locked; its path is the first n_tree_pages pages. nullptr: shares with nobody
   int64_t n_tree_pages = 0;
+  int64_t first_pinned = 0;  // pages[first_pinned ..) have window pages, pinned by this sequence
 };
 
 struct KvMatch {
@@ -67,13 +80,15 @@ struct HostKv {
  private:
   friend class KvManager;
   RadixNode* root = nullptr;
-  int64_t first_page = 0;       // of the sequence's pages
-  std::vector<std::byte> data;  // page images, from first_page on
+  int64_t first_page = 0, first_window_page = 0;  // of the sequence's pages
+  std::vector<std::byte> data;  // images of pages from first_page on, then of window pages from first_window_page on
 };
 
 struct KvStats {
   // Now. A page is free, cached (in the tree) or private to live sequences; cached ones are locked or evictable.
   int64_t n_pages = 0, n_free = 0, n_cached = 0, n_locked = 0, n_private = 0;
+  // Window pages: free, pinned by live sequences, or idle (kept for prefixes as long as nobody wants them).
+  int64_t n_window_pages = 0, n_free_window = 0, n_pinned_window = 0, n_idle_window = 0;
   int64_t n_cached_tokens = 0;  // tokens in the tree
   int64_t swapped_bytes = 0;    // in host memory
   // Since the start.
@@ -81,19 +96,22 @@ struct KvStats {
   int64_t n_prompt_tokens = 0, n_hit_tokens = 0;  // tokens asked for, tokens found
   std::array<int64_t, 6> misses{};                // by MissCause
   int64_t n_evicted_pages = 0, n_copied_pages = 0, n_swapped_out_pages = 0, n_swapped_in_pages = 0;
+  int64_t n_evicted_window_pages = 0;  // idle ones, for others
 };
 
 // Invariants: every page is referenced once per live sequence that lists it and once more if the tree holds it. What
 // a live sequence writes to after reserve() is referenced by that sequence alone. Pages in the tree are final: they
-// hold the K/V of whole pages of tokens, or the tail of a finished sequence.
+// hold the K/V of whole pages of tokens, or the tail of a finished sequence. The window pages from the first one that
+// the next row sees to the last are pinned once per live sequence; no other window page is.
 class KvManager {
  public:
-  // Throws Error(kOutOfMemory).
-  KvManager(std::span<const KvLayerShape> layers, const KvConfig& config, int64_t n_pages, Backend& backend);
+  // Throws Error(kOutOfMemory).  REQUIRES: window pages if any layer has a window.
+  KvManager(std::span<const KvLayerShape> layers, const KvConfig& config, PoolPages pages, Backend& backend);
 
   // A live sequence on the longest cached prefix of `tokens`, and why it is not longer. The last token is never
   // taken from the cache: without computing it there are no logits. A page of which only the first tokens agree is
-  // shared too; reserve() copies it.
+  // shared too; reserve() copies it. A prefix serves only if the window pages before its end are still there: where
+  // they were evicted, a shorter one is taken.
   KvMatch match(std::span<const int32_t> tokens, const CacheNamespace& ns);
   // How many tokens match() would find. Changes nothing, counts nothing.
   int64_t peek(std::span<const int32_t> tokens, const CacheNamespace& ns);
@@ -107,7 +125,14 @@ class KvManager {
   // Makes room for `n_tokens` tokens in all: afterwards slots [sequence.tokens.size(), n_tokens) may be written.
   // Evicts cached pages when free ones are short. False, with nothing changed for `sequence`, when that does not do.
   [[nodiscard]] bool reserve(KvSequence& sequence, int64_t n_tokens);
-  // Forgets the tokens from n_tokens on and gives back the pages past the end, those only reserved included.
+  // The same for an empty sequence whose K/V are all there already, elsewhere: window pages only where the token after
+  // n_tokens looks. The caller writes pages and window pages, and then sets `tokens`.
+  [[nodiscard]] bool reserve_copy(KvSequence& sequence, int64_t n_tokens);
+  // The K/V of `tokens`, which go on behind the sequence's, have been computed. Window pages that no later token sees
+  // are given back.
+  void append(KvSequence& sequence, std::span<const int32_t> tokens);
+  // Forgets the tokens from n_tokens on and gives back the pages past the end, those only reserved included. Behind
+  // where the sequence has been given back window pages, it may have to forget more.
   void truncate(KvSequence& sequence, int64_t n_tokens);
   // A second sequence with the same tokens. Nothing is copied: the half-filled page is copied by the reserve() of
   // whoever writes to it first. Publishes `sequence`.
@@ -136,6 +161,11 @@ class KvManager {
   int64_t n_free_pages() const { return pool_.n_free(); }
   // Free pages and those that reserve() could evict (a page shared in part counts until it is copied).
   int64_t n_available_pages() const { return pool_.n_free() + tree_.n_evictable_pages(); }
+  int64_t n_window_pages() const { return pool_.window().n_pages(); }  // 0: no layer has pages of its own
+  int64_t n_available_window_pages() const { return pool_.window().n_available(); }
+  // Window pages that a sequence holds, and the most that one of n_tokens tokens holds between steps.
+  int64_t n_pinned(const KvSequence& sequence) const;
+  int64_t n_window_pages_for(int64_t n_tokens) const;
   int64_t n_pages_for(int64_t n_tokens) const { return (n_tokens + config_.page_size - 1) / config_.page_size; }
   int64_t bytes() const { return bytes_; }
   const KvConfig& config() const { return config_; }
@@ -144,25 +174,46 @@ class KvManager {
   // reserved.
   int64_t unused_tokens(std::span<const KvSequence* const> live) const;
 
-  // A page of all layers as one piece of bytes, for files and host memory.
+  // A layer's place for what it has of a page: the page itself, or its window page (-1: none).
+  bool has_window_pages(size_t layer) const { return windowed_[layer]; }
+  int32_t window_page(int32_t page) const { return pool_.window().of(page); }
+  // Index of the first of a sequence's pages that the token after n_tokens sees in layers with a window.
+  int64_t first_seen_page(int64_t n_tokens) const;
+
+  // A page over the layers that keep all as one piece of bytes, for files and host memory; its window page likewise.
+  // REQUIRES: the page has a window page.
   int64_t page_bytes() const { return page_bytes_; }
+  int64_t window_page_bytes() const { return window_page_bytes_; }
   void read_page(int32_t page, std::span<std::byte> image) const;
   void write_page(int32_t page, std::span<const std::byte> image);
+  void read_window_page(int32_t page, std::span<std::byte> image) const;
+  void write_window_page(int32_t page, std::span<const std::byte> image);
+  // Bytes that a sequence's tokens take.
+  int64_t bytes_of(const KvSequence& sequence) const;
 
   // `live`: all live sequences.
   void check_invariants(std::span<const KvSequence* const> live) const;
 
  private:
   KvSequence take(RadixMatch&& found, std::span<const int32_t> tokens);
+  KvSequence take_usable(RadixMatch&& found, std::span<const int32_t> tokens);
+  int64_t usable(std::span<const int32_t> pages, int64_t n_tokens) const;
+  void pin_from(KvSequence& sequence, int64_t first);
+  void slide(KvSequence& sequence);
+  std::span<const std::byte> host_page(const HostKv& host, int64_t i) const;
+  std::span<const std::byte> host_window_page(const HostKv& host, int64_t i) const;
+  bool restore_window_pages(const HostKv& host, KvSequence& found);
   int64_t final_pages(const KvSequence& sequence) const;
   void release_pages(KvSequence& sequence, size_t n_left);
   void copy_page(int32_t from, int32_t to);
 
   KvConfig config_;
   Backend& backend_;
-  int64_t bytes_ = 0, page_bytes_ = 0;
+  int64_t bytes_ = 0, page_bytes_ = 0, window_page_bytes_ = 0;
+  int64_t window_ = 0;  // tokens; 0: no layer has window pages
   std::shared_ptr<std::byte> memory_;
   std::vector<KvLayer> layers_;
+  std::vector<bool> windowed_;  // per layer: in window pages
   PagePool pool_;
   RadixTree tree_;
   KvStats stats_;  // its counters and swapped_bytes

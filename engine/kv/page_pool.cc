@@ -4,7 +4,8 @@
 
 namespace loci {
 
-PagePool::PagePool(int32_t n_pages) : references_(static_cast<size_t>(n_pages), 0) {
+PagePool::PagePool(int32_t n_pages, int32_t n_window_pages)
+    : references_(static_cast<size_t>(n_pages), 0), window_(n_pages, n_window_pages) {
   free_.reserve(references_.size());
   for (int32_t page = n_pages; page-- > 0;) free_.push_back(page);
 }
@@ -24,10 +25,13 @@ void PagePool::share(int32_t page) {
 
 void PagePool::release(int32_t page) {
   LOCI_CHECK(page >= 0 && page < n_pages() && references(page) > 0, "page freed twice: ", page);
-  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<size_t>(page)] > 0) return;
+  if (window_.exists()) window_.drop(page);
+  free_.push_back(page);
 }
 
 void PagePool::check_invariants() const {
+  window_.check_invariants();
   std::vector<bool> is_free(references_.size(), false);
   for (const int32_t page : free_) {
     LOCI_CHECK(page >= 0 && page < n_pages() && !is_free[static_cast<size_t>(page)],
@@ -37,6 +41,8 @@ void PagePool::check_invariants() const {
   for (size_t page = 0; page < references_.size(); ++page) {
     LOCI_CHECK((references_[page] == 0) == is_free[page] && references_[page] >= 0,
                "page neither free nor in use: ", page);
+    LOCI_CHECK(!window_.exists() || references_[page] > 0 || window_.of(static_cast<int32_t>(page)) < 0,
+               "a free page has a window page: ", page);
   }
 }
 

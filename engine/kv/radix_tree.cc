@@ -164,13 +164,17 @@ RadixMatch RadixTree::match(RadixNode* root, std::span<const int32_t> tokens) {
   return found;
 }
 
-int64_t RadixTree::peek(const RadixNode* root, std::span<const int32_t> tokens) const {
+int64_t RadixTree::peek(const RadixNode* root, std::span<const int32_t> tokens, std::vector<int32_t>* pages) const {
   const RadixNode* node = root;
   std::span<const int32_t> rest = tokens;
   while (true) {
     const auto [child, n_common] = closest_child(node, rest);
-    if (n_common < page_size_) return static_cast<int64_t>(tokens.size() - rest.size()) + n_common;
-    const int64_t n = common_prefix(child->tokens, rest);
+    const int64_t n = n_common < page_size_ ? n_common : common_prefix(child->tokens, rest);
+    if (pages != nullptr && n > 0) {
+      const auto n_pages = static_cast<size_t>((n + page_size_ - 1) / page_size_);
+      append(*pages, std::span<const int32_t>(child->pages).first(n_pages));
+    }
+    if (n < page_size_) return static_cast<int64_t>(tokens.size() - rest.size()) + n;
     rest = rest.subspan(static_cast<size_t>(n));
     if (n < count(child->tokens)) return static_cast<int64_t>(tokens.size() - rest.size());
     node = child;
@@ -280,6 +284,17 @@ void RadixTree::drop_redundant_tails(RadixNode* node, std::span<const int32_t> f
   }
 }
 
+// The caller's page makes way for the tree's, which holds the same. If the tree's has lost its window page, it gets the
+// caller's.
+void RadixTree::exchange_page(int32_t& own, int32_t cached) {
+  pool_.share(cached);
+  if (pool_.window().exists()) {
+    LOCI_CHECK(pool_.references(own) == 1, "a page that others use makes way: ", own);
+    pool_.window().hand_over(own, cached);
+  }
+  pool_.release(std::exchange(own, cached));
+}
+
 RadixNode* RadixTree::insert(RadixNode* from, std::span<const int32_t> tokens, std::span<int32_t> pages) {
   LOCI_CHECK(tokens.size() == pages.size() * static_cast<size_t>(page_size_), "tokens of whole pages: ", tokens.size());
   ++clock_;
@@ -293,8 +308,7 @@ RadixNode* RadixTree::insert(RadixNode* from, std::span<const int32_t> tokens, s
     touch(child);
     for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
       if (pages[i] == child->pages[i]) continue;
-      pool_.share(child->pages[i]);
-      pool_.release(std::exchange(pages[i], child->pages[i]));
+      exchange_page(pages[i], child->pages[i]);
     }
     tokens = tokens.subspan(static_cast<size_t>(n * page_size_));
     pages = pages.subspan(static_cast<size_t>(n));
@@ -306,13 +320,15 @@ RadixNode* RadixTree::insert(RadixNode* from, std::span<const int32_t> tokens, s
   return added;
 }
 
-void RadixTree::insert_tail(RadixNode* node, std::span<const int32_t> tokens, int32_t page) {
+void RadixTree::insert_tail(RadixNode* node, std::span<const int32_t> tokens, int32_t& page) {
   LOCI_CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) < page_size_, "tokens of a tail: ", tokens.size());
   ++clock_;
   touch_path(node);
   const auto [closest, n_common] = closest_child(node, tokens);
   if (n_common == static_cast<int64_t>(tokens.size())) {
     touch(closest);
+    const bool same = closest->tokens.size() == tokens.size() && closest->pages.front() != page;
+    if (same && pool_.references(page) == 1) exchange_page(page, closest->pages.front());
     return;
   }
   add_child(node, tokens, std::span(&page, 1));

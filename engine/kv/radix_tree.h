@@ -86,8 +86,8 @@ class RadixTree {
   RadixNode* root(const CacheNamespace& ns);
   // The longest prefix of `tokens` below `root`. Splits a node that agrees in part, and counts as a use of the path.
   RadixMatch match(RadixNode* root, std::span<const int32_t> tokens);
-  // Tokens that match() would find. Changes nothing.
-  int64_t peek(const RadixNode* root, std::span<const int32_t> tokens) const;
+  // Tokens that match() would find, and in `pages` the pages that hold them. Changes nothing.
+  int64_t peek(const RadixNode* root, std::span<const int32_t> tokens, std::vector<int32_t>* pages = nullptr) const;
   // Why `found`, the match of `tokens`, is not longer.
   CacheReport explain(const RadixNode* root, std::span<const int32_t> tokens, const RadixMatch& found) const;
 
@@ -95,8 +95,9 @@ class RadixTree {
   // and the caller's is released. Returns the node at whose end the last page lies.
   // REQUIRES: tokens.size() == pages.size() * page_size; the caller holds a reference on each page.
   RadixNode* insert(RadixNode* from, std::span<const int32_t> tokens, std::span<int32_t> pages);
-  // Keeps a half-filled page behind `node`, unless a page there begins with the same tokens.
-  void insert_tail(RadixNode* node, std::span<const int32_t> tokens, int32_t page);
+  // Keeps a half-filled page behind `node`, unless a page there begins with the same tokens. If that one has no more of
+  // them, it takes the place of the caller's, as in insert().
+  void insert_tail(RadixNode* node, std::span<const int32_t> tokens, int32_t& page);
   // The ancestor (or a new node on the path) at which the path to `node` is `n_pages` shorter.
   RadixNode* shorten(RadixNode* node, int64_t n_pages);
 
@@ -126,6 +127,7 @@ class RadixTree {
   RadixNode* split(RadixNode* node, int64_t n_pages);
   RadixNode* add_child(RadixNode* parent, std::span<const int32_t> tokens, std::span<const int32_t> pages);
   void remove_leaf(RadixNode* leaf);
+  void exchange_page(int32_t& own, int32_t cached);
   void drop_redundant_tails(RadixNode* node, std::span<const int32_t> first_page);
   void touch(RadixNode* node);
   void touch_path(RadixNode* node);

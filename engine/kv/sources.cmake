@@ -6,4 +6,5 @@ target_sources(loci_engine PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/page_pool.cc
   ${CMAKE_CURRENT_LIST_DIR}/pool_size.cc
   ${CMAKE_CURRENT_LIST_DIR}/radix_tree.cc
+  ${CMAKE_CURRENT_LIST_DIR}/window_pages.cc
 )

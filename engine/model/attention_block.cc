@@ -27,7 +27,8 @@ TailRows tail_rows(const Batch& batch, int64_t first_row) {
 }  // namespace
 
 void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWeights& weights, const KvLayer& kv,
-                     const StepPlan& plan, int64_t first_row, const Activations& a, Backend& backend) {
+                     const KvPlaces& places, const StepPlan& plan, int64_t first_row, const Activations& a,
+                     Backend& backend) {
   const Batch& batch = *plan.batch;
   const int64_t n_rows = batch.n_rows();
   const RopeAngles& angles = plan.angles[static_cast<size_t>(layer.rope)];
@@ -54,10 +55,10 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
   }
   backend.rope(a.q, a.q_stride, n_rows, layer.n_heads, layer.head_dim, angles, arch.pairing);
   backend.rope(a.k, a.kv_stride, n_rows, layer.n_kv_heads, layer.head_dim, angles, arch.pairing);
-  backend.kv_store(kv, a.k, a.kv_stride, a.v, a.kv_stride, batch.slots);
+  backend.kv_store(kv, a.k, a.kv_stride, a.v, a.kv_stride, places.slots);
   for (size_t i = 0; i < batch.copy_rows.size(); ++i) {
     const int64_t at = batch.copy_rows[i] * a.kv_stride;
-    backend.kv_store(kv, a.k + at, a.kv_stride, a.v + at, a.kv_stride, std::span(&batch.copy_slots[i], 1));
+    backend.kv_store(kv, a.k + at, a.kv_stride, a.v + at, a.kv_stride, places.copy_slots.subspan(i, 1));
   }
   if (first_row == n_rows) return;
 
@@ -71,7 +72,7 @@ void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWe
   args.kv = kv;
   args.q_indptr = tail.q_indptr;
   args.page_indptr = std::span(batch.page_indptr).subspan(tail.first_sequence);
-  args.page_indices = batch.page_indices;
+  args.page_indices = places.page_indices;
   args.positions = std::span(batch.positions).subspan(static_cast<size_t>(first_row));
   args.n_heads = layer.n_heads;
   args.scale = layer.scale;

@@ -65,6 +65,28 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   a_.ffn = take(max_rows * a_.ffn_stride);
   logits_ = take(logit_floats);
   plan_.angles.resize(arch.ropes.size());
+  for (size_t i = 0; i < arch.layers.size(); ++i) {
+    has_window_pages_ = has_window_pages_ || kv.has_window_pages(first_kv_layer + i);
+  }
+}
+
+// Translates a batch's pages into window pages. Those behind the window of a sequence are gone: -1.
+void Decoder::place_windows(const Batch& batch) {
+  const int64_t page_size = kv_.page_size();
+  const auto translate = [&](const std::vector<int64_t>& slots, std::vector<int64_t>& out) {
+    out.clear();
+    for (const int64_t slot : slots) {
+      const int64_t page = kv_.window_page(static_cast<int32_t>(slot / page_size));
+      LOCI_CHECK(page >= 0, "a row has no window page: slot ", slot);
+      out.push_back(page * page_size + slot % page_size);
+    }
+    return std::span<const int64_t>(out);
+  };
+  plan_.window_places.slots = translate(batch.slots, window_slots_);
+  plan_.window_places.copy_slots = translate(batch.copy_slots, window_copy_slots_);
+  window_page_indices_.clear();
+  for (const int32_t page : batch.page_indices) window_page_indices_.push_back(kv_.window_page(page));
+  plan_.window_places.page_indices = window_page_indices_;
 }
 
 bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) {
@@ -73,6 +95,8 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   n_logit_rows_ = 0;
   plan_.batch = &batch;
   plan_.batch_id = next_batch_id();
+  plan_.places = {.slots = batch.slots, .copy_slots = batch.copy_slots, .page_indices = batch.page_indices};
+  if (has_window_pages_) place_windows(batch);
   plan_.first_tail_row = batch.logit_rows.empty() ? n_rows : batch.logit_rows.front();
   for (size_t i = 0; i < arch_.ropes.size(); ++i) {
     const bool scaled = i == 0;  // rope_freqs belongs to the model's main rope
@@ -91,7 +115,9 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
     if (abandon && abandon()) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
-    attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(first_kv_layer_ + i), plan_, first_row, a_,
+    const size_t kv_layer = first_kv_layer_ + i;
+    attention_block(arch_, arch_.layers[i], weights_.layers[i], kv_.layer(kv_layer),
+                    kv_.has_window_pages(kv_layer) ? plan_.window_places : plan_.places, plan_, first_row, a_,
                     backend_);
     if (first_row == n_rows) continue;
     if (abandon && abandon()) return false;

@@ -26,10 +26,17 @@ struct Activations {
   int64_t dim_stride = 0, q_stride = 0, kv_stride = 0, ffn_stride = 0;
 };
 
+// Where a layer finds the K/V of a batch: as the batch says, or the same in window pages.
+struct KvPlaces {
+  std::span<const int64_t> slots, copy_slots;
+  std::span<const int32_t> page_indices;
+};
+
 // What all layers of a step share; built once per step, const for the layers.
 struct StepPlan {
   const Batch* batch = nullptr;
-  uint64_t batch_id = 0;           // AttentionArgs::batch_id
+  uint64_t batch_id = 0;  // AttentionArgs::batch_id
+  KvPlaces places, window_places;
   std::vector<RopeAngles> angles;  // per ArchSpec::ropes
   // Rows from here on are needed after the last layer has written its K/V.
   int64_t first_tail_row = 0;
@@ -57,7 +64,8 @@ void for_each_run(const StepPlan& plan, int64_t first_row, int64_t n_rows, Backe
 // Rows [first_row, n_rows) of a block's input and output: all, or in the last layer the tail.
 // x += attention(norm(x)); writes K/V of all rows.
 void attention_block(const ArchSpec& arch, const LayerSpec& layer, const LayerWeights& weights, const KvLayer& kv,
-                     const StepPlan& plan, int64_t first_row, const Activations& a, Backend& backend);
+                     const KvPlaces& places, const StepPlan& plan, int64_t first_row, const Activations& a,
+                     Backend& backend);
 // x += ffn(norm(x))
 void ffn_block(const ArchSpec& arch, const LayerWeights& weights, const StepPlan& plan, int64_t first_row,
                const Activations& a, Backend& backend);
@@ -84,6 +92,8 @@ class Decoder {
   int64_t bytes() const { return bytes_; }
 
  private:
+  void place_windows(const Batch& batch);
+
   const ArchSpec& arch_;
   const Weights& weights_;
   const KvManager& kv_;
@@ -95,6 +105,9 @@ class Decoder {
   Activations a_;
   float* logits_ = nullptr;  // [max_logit_rows, vocab_size]
   StepPlan plan_;
+  bool has_window_pages_ = false;                          // some layer
+  std::vector<int64_t> window_slots_, window_copy_slots_;  // of plan_.window_places
+  std::vector<int32_t> window_page_indices_;
   int64_t n_logit_rows_ = 0;
 };
 

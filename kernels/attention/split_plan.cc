@@ -78,7 +78,8 @@ class PrefixTree {
       if (begin == end) continue;
       // Only splits before the first row: every row then has a split of its own left.
       const int32_t first = *std::min_element(input.positions.begin() + begin, input.positions.begin() + end);
-      if (first >= kSplitTokens) members_.push_back({seq, first / kSplitTokens});
+      if (first < kSplitTokens) continue;
+      members_.push_back({seq, first / kSplitTokens, visible_keys(first, input.window).begin / kSplitTokens});
     }
     if (members_.size() < 2) return;
     std::sort(members_.begin(), members_.end(), [this](const Member& a, const Member& b) {
@@ -98,7 +99,8 @@ class PrefixTree {
  private:
   struct Member {
     int32_t seq;
-    int32_t n_splits;  // whole splits before its first row
+    int32_t n_splits;     // whole splits before its first row
+    int32_t first_split;  // in which that row sees a key
   };
 
   // The pages of the member's whole splits.
@@ -118,7 +120,7 @@ class PrefixTree {
   void build(size_t begin, size_t end, int32_t from, size_t level) {
     if (end - begin < 2) return;
     const int32_t common = *std::min_element(common_.begin() + begin + 1, common_.begin() + end);
-    if (common > from && pays(begin, end)) {
+    if (common > std::max(from, first_split(begin, end)) && pays(begin, end)) {
       share(begin, end, from, common, level);
       from = common;
       ++level;
@@ -129,6 +131,13 @@ class PrefixTree {
       build(part, i, from, level);
       part = i;
     }
+  }
+
+  // What lies before the windows of all members need not be shared: nobody reads it, and its pages may be gone.
+  int32_t first_split(size_t begin, size_t end) const {
+    int32_t first = members_[begin].first_split;
+    for (size_t i = begin + 1; i < end; ++i) first = std::min(first, members_[i].first_split);
+    return first;
   }
 
   // Is what reading the keys once saves a fair part of the whole? Rows of long prompts use them often enough alone.

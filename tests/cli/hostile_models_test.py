@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from cli_testing import BINARY, SMOLLM2, TINY, TestCase, environment, main, needs, run
+from cli_testing import BINARY, GEMMA, SMOLLM2, TINY, TestCase, environment, main, needs, run
 
 SHARED = os.environ.get("LOCI_SHARED") or os.path.join(os.path.dirname(__file__), "../../../shared")
 GENERATOR = os.path.join(SHARED, "cases/gen/make_gguf.py")
@@ -178,6 +178,20 @@ class Inspect(TestCase):
         self.assertEqual(report["memory"]["kv_bytes_per_token"], 30 * 3 * 64 * (4 + 2))
         self.assertEqual(report["memory"]["kv_bytes"], 30 * 3 * 64 * (4 + 2) * 1008)
         self.assertEqual(report["tokenizer"]["special"]["eos"], {"id": 2, "text": "<|im_end|>"})
+
+    # Three layers of 256 channels keep all tokens, fifteen a quarter of them at least.
+    @needs(GEMMA)
+    def test_layers_with_a_window(self):
+        memory = self.report("-m", GEMMA, "-c", "32768")["memory"]
+        layer = 256 * (2 + 2)
+        self.assertEqual(memory["kv_bytes_per_token"], 18 * layer)
+        self.assertEqual(memory["kv_window_bytes_per_token"], 15 * layer)
+        self.assertEqual(memory["kv_window_tokens"], 8192)
+        self.assertEqual(memory["kv_bytes"], layer * (3 * 32768 + 15 * 8192))
+        self.assertIn("in layers with a window: room for 8192 tokens there", run("inspect", "-m", GEMMA).text)
+        memory = self.report("-m", GEMMA, "-c", "32768", "--swa-full")["memory"]
+        self.assertEqual(memory["kv_bytes"], layer * 18 * 32768)
+        self.assertNotIn("kv_window_tokens", memory)
 
     def test_bad_cache_type(self):
         self.assert_error(run("inspect", "-m", TINY, "-ctk", "q9"), "-ctk", "'q9'")

@@ -95,6 +95,8 @@ TEST(Flags, SizesHaveUnits) {
   EXPECT_EQ(budget("4096"), 4096);
   EXPECT_EQ(budget("auto"), 0);
   EXPECT_EQ(parse_all({"--kv-page-size", "32"}).config.kv.page_size, 32);
+  EXPECT_FALSE(parse_all({}).config.kv.swa_full);
+  EXPECT_TRUE(parse_all({"--swa-full"}).config.kv.swa_full);
   {
     const Environment environment("LLAMA_ARG_KV_BUDGET", "1G");
     EXPECT_EQ(parse_all({}).config.kv.budget_bytes, int64_t{1} << 30);

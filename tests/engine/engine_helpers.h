@@ -49,11 +49,11 @@ inline EngineConfig tiny_config(const std::string& path) {
   return config;
 }
 
-// A K/V pool of just enough pages for n_tokens tokens, whatever n_ctx and max_sequences are.
+// A K/V pool of just enough pages for n_tokens tokens, whatever n_ctx is.
 inline void limit_pool(EngineConfig& config, int64_t n_tokens) {
   const ArchSpec arch = read_arch(gguf::File::open(config.model_path).metadata());
   const int64_t n_pages = (n_tokens + config.kv.page_size - 1) / config.kv.page_size;
-  config.kv.budget_bytes = n_pages * kv_bytes_per_page(kv_layer_shapes(arch, config.kv), config.kv.page_size);
+  config.kv.budget_bytes = pool_bytes(kv_pool_needs(kv_layer_shapes(arch, config.kv), config), n_pages);
 }
 
 inline std::unique_ptr<Engine> load_engine(const EngineConfig& config, const std::string& backend = "reference") {

@@ -27,11 +27,26 @@ const test::TinyModel kModel{
 const test::TinyModel kDraftModel{
     .n_layers = 1, .dim = 16, .n_heads = 2, .n_kv_heads = 1, .head_dim = 8, .ffn_dim = 16, .seed = 6};
 
+// Every other layer sees the last 24 tokens alone.
+test::TinyModel with_windows(test::TinyModel model) {
+  model.arch = "gemma3";
+  model.window = 24;
+  model.keys = [](gguf::Writer& writer) { writer.set_u32("gemma3.attention.sliding_window_pattern", 2); };
+  return model;
+}
+
+struct Variant {
+  uint32_t seed;
+  bool windows;
+  std::string model_path() const { return test::tiny_model_file(windows ? with_windows(kModel) : kModel); }
+};
+
 class Alone {
  public:
-  Alone() {
-    EngineConfig config = test::tiny_config(test::tiny_model_file(kModel));
+  explicit Alone(const Variant& variant) {
+    EngineConfig config = test::tiny_config(variant.model_path());
     config.n_ctx = 1024;
+    config.kv.swa_full = true;
     engine_ = test::load_engine(config);
   }
   // The answer to sample `i` of a request that has nobody beside it and nothing before it.
@@ -66,8 +81,8 @@ struct Submitted {
 
 class RandomEngine {
  public:
-  explicit RandomEngine(uint32_t seed) : random_(seed) {
-    EngineConfig config = test::tiny_config(test::tiny_model_file(kModel));
+  explicit RandomEngine(const Variant& variant) : variant_(variant), random_(variant.seed) {
+    EngineConfig config = test::tiny_config(variant.model_path());
     const Preemption how[] = {Preemption::kAuto, Preemption::kRecompute, Preemption::kSwap};
     config.n_ctx = 100 + pick(150);
     config.n_ubatch = 8 + pick(60);
@@ -78,9 +93,10 @@ class RandomEngine {
     config.preemption = how[pick(3)];
     config.kv.page_size = pick(3) == 0 ? 32 : 16;
     config.kv.swap_bytes = pick(2) * 20000;
-    test::limit_pool(config, config.n_ctx);
-    if (seed % 2 == 0) {
-      config.draft_model_path = test::tiny_model_file(kDraftModel);
+    // With windows more room for whole sequences: it is the window pages that are short then.
+    test::limit_pool(config, variant.windows ? config.n_ctx * (1 + pick(3)) : config.n_ctx);
+    if (variant.seed % 2 == 0) {
+      config.draft_model_path = test::tiny_model_file(variant.windows ? with_windows(kDraftModel) : kDraftModel);
       config.kv.budget_bytes = config.kv.budget_bytes * 3 / 2;  // its layer beside the model's two
     }
     engine_ = test::load_engine(config);
@@ -116,7 +132,7 @@ class RandomEngine {
   }
 
   void check_answers() {
-    Alone alone;
+    Alone alone(variant_);
     int64_t n_whole = 0;
     for (const Submitted& s : submitted_) {
       for (int i = 0; i < s.request.n; ++i) {
@@ -163,6 +179,8 @@ class RandomEngine {
     EXPECT_EQ(metrics.pages_free, metrics.pages_total);
     EXPECT_EQ(metrics.pages_cached, 0);
     EXPECT_EQ(metrics.swapped_bytes, 0);
+    EXPECT_EQ(metrics.window_pages_free, metrics.window_pages_total);
+    EXPECT_EQ(metrics.window_pages_total > 0, variant_.windows);
   }
 
  private:
@@ -206,6 +224,7 @@ class RandomEngine {
     submitted_.push_back(std::move(s));
   }
 
+  const Variant variant_;
   std::mt19937 random_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::vector<int32_t>> prefixes_;
@@ -214,16 +233,18 @@ class RandomEngine {
   int64_t n_refused_ = 0;
 };
 
-class RandomEngineTest : public testing::TestWithParam<uint32_t> {};
+class RandomEngineTest : public testing::TestWithParam<std::tuple<uint32_t, bool>> {};
 
 TEST_P(RandomEngineTest, EachAnswerIsThatOfTheRequestAlone) {
-  RandomEngine engine(GetParam());
+  RandomEngine engine({.seed = std::get<0>(GetParam()), .windows = std::get<1>(GetParam())});
   engine.run(LOCI_RANDOM_STEPS);
   engine.check_answers();
   engine.check_figures();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomEngineTest, testing::Range(0u, static_cast<uint32_t>(LOCI_RANDOM_SEEDS)));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomEngineTest,
+                         testing::Combine(testing::Range(0u, static_cast<uint32_t>(LOCI_RANDOM_SEEDS)),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace loci

@@ -30,7 +30,7 @@ std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& 
 class World {
  public:
   explicit World(int n_pages, const SchedulerLimits& limits = {.max_sequences = 8}, int64_t swap_bytes = 0)
-      : kv_(kLayers, config(swap_bytes), n_pages, *backend_), scheduler(limits, kv_, metrics) {}
+      : kv_(kLayers, config(swap_bytes), {.n_pages = n_pages}, *backend_), scheduler(limits, kv_, metrics) {}
 
   struct Options {
     int priority = 0;

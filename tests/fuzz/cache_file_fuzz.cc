@@ -33,7 +33,8 @@ struct Cache {
   const loci::CacheNamespace ns{.model = 7, .k_format = loci::KvFormat::kF32, .v_format = loci::KvFormat::kF32};
   std::unique_ptr<loci::Backend> backend = loci::make_cpu_backend({.n_threads = 1});
   const loci::KvLayerShape layer{1, 8, loci::KvFormat::kF32, loci::KvFormat::kF32};
-  KvManager kv{std::span(&layer, 1), {.k_format = layer.k_format, .v_format = layer.v_format}, kPages, *backend};
+  KvManager kv{
+      std::span(&layer, 1), {.k_format = layer.k_format, .v_format = layer.v_format}, {.n_pages = kPages}, *backend};
 
   CacheFile read(const std::string& path) {
     kv.clear();

@@ -334,6 +334,56 @@ TEST_F(Session, AWriteThatFailsLeavesTheOldState) {
   EXPECT_EQ(state_of(read_file(path_)), 1);
 }
 
+// Of layers with a window the file has what the next token sees; it goes on as the engine that wrote it.
+TEST_F(CacheFile, KeepsTheWindowsAlone) {
+  EngineConfig config = test::tiny_config(test::tiny_model_file({.arch = "gemma3", .n_layers = 6, .window = 24}));
+  EngineConfig full = config;
+  full.kv.swa_full = true;
+  for (const int n : {1, 20, 24, 40, 41, 160}) {
+    const std::vector<int32_t> prompt = test::random_tokens(n, 9);
+    const auto engine = test::load_engine(config);
+    std::vector<int32_t> longer = prompt;
+    const std::vector<int32_t> answer = test::generate(*engine, prompt, 4);
+    longer.insert(longer.end(), answer.begin(), answer.end());
+    engine->save_cache(path_);
+    const auto size = std::filesystem::file_size(path_);
+    const auto other = test::load_engine(config);
+    EXPECT_EQ(other->load_cache(path_), "");
+    other->check_invariants();
+    test::RecordingSink sink;
+    other->submit(test::greedy(longer, 6, sink));
+    other->run_until_idle();
+    EXPECT_EQ(sink.stats.n_cached, n + 3);
+    EXPECT_EQ(sink.tokens, test::generate(*engine, longer, 6));
+    other->check_invariants();
+    const auto keeps_all = test::load_engine(full);
+    EXPECT_THAT(keeps_all->load_cache(path_), HasSubstr("expected all their tokens, found those of the window"));
+    EXPECT_EQ(test::generate(*keeps_all, longer, 6), sink.tokens);
+    keeps_all->save_cache(path_);
+    EXPECT_THAT(other->load_cache(path_), HasSubstr("expected those of the window, found all (--swa-full)"));
+    if (n > 100) {
+      EXPECT_LT(size, std::filesystem::file_size(path_) / 2);
+    }
+  }
+}
+
+TEST_F(CacheFile, DamagedWindowsAreRefused) {
+  const auto engine =
+      test::load_engine(test::tiny_config(test::tiny_model_file({.arch = "gemma3", .n_layers = 6, .window = 24})));
+  test::generate(*engine, prompt_, 4);
+  engine->save_cache(path_);
+  const std::string bytes = read_file(path_);
+  for (const size_t cut : {size_t{1}, size_t{9}, size_t{2000}}) {
+    write_file(path_, bytes.substr(0, bytes.size() - cut));
+    EXPECT_THAT(engine->load_cache(path_), HasSubstr("damaged")) << cut;
+    std::string damaged = bytes;
+    damaged[bytes.size() - cut] ^= 4;
+    write_file(path_, damaged);
+    EXPECT_THAT(engine->load_cache(path_), HasSubstr("checksum")) << cut;
+  }
+  engine->check_invariants();
+}
+
 TEST_F(CacheFile, AFailedWriteLeavesTheOldFile) {
   const auto engine = test::load_engine(config_);
   test::generate(*engine, prompt_, 2);

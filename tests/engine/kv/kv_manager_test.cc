@@ -19,22 +19,35 @@ constexpr int64_t kPage = 16;
 
 Tokens prefix(const Tokens& tokens, size_t n) { return {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n)}; }
 
+// A window of so many tokens in a third layer, with window pages; 0: there is no such layer.
+struct Windows {
+  int tokens = 0;
+  int64_t n_pages = 0;
+};
+
 // A manager whose K channel 0 holds, for each token, a value that only its whole prefix gives: the stand-in for K/V.
 class Cache {
  public:
-  explicit Cache(int64_t n_pages, int64_t swap_bytes = 0)
-      : kv(shapes(), KvConfig{.page_size = kPage, .swap_bytes = swap_bytes}, n_pages, *backend_) {}
+  explicit Cache(int64_t n_pages, int64_t swap_bytes = 0, Windows windows = {})
+      : window_(windows.tokens),
+        kv(shapes(windows.tokens), KvConfig{.page_size = kPage, .swap_bytes = swap_bytes},
+           {.n_pages = n_pages, .n_window_pages = windows.n_pages}, *backend_) {}
 
-  static std::vector<KvLayerShape> shapes() {
-    return {{1, 8, KvFormat::kF32, KvFormat::kF32}, {2, 8, KvFormat::kF32, KvFormat::kF16}};
+  static std::vector<KvLayerShape> shapes(int window) {
+    std::vector<KvLayerShape> shapes = {{1, 8, KvFormat::kF32, KvFormat::kF32}, {2, 8, KvFormat::kF32, KvFormat::kF16}};
+    if (window > 0) shapes.push_back({1, 8, KvFormat::kF32, KvFormat::kF32, window});
+    return shapes;
   }
 
   // "Computes" tokens, as a forward pass would.
   void compute(KvSequence& sequence, const Tokens& tokens) {
     for (const int32_t token : tokens) {
       const auto position = static_cast<int64_t>(sequence.tokens.size());
-      sequence.tokens.push_back(token);
-      value_at(sequence, position) = expected(sequence.tokens, position);
+      Tokens all = sequence.tokens;
+      all.push_back(token);
+      value_at(sequence, position) = expected(all, position);
+      if (window_ > 0) window_value_at(sequence, position) = expected(all, position);
+      kv.append(sequence, {&token, 1});
     }
   }
   [[nodiscard]] bool append(KvSequence& sequence, const Tokens& tokens) {
@@ -50,10 +63,14 @@ class Cache {
     kv.keep(std::move(found.sequence));
     return found.report.n_cached;
   }
-  // Every token's K/V is that of exactly its prefix.
+  // Every token's K/V is that of exactly its prefix; in layers with a window that of those that the next token sees.
   void check(const KvSequence& sequence) {
-    for (int64_t i = 0; i < static_cast<int64_t>(sequence.tokens.size()); ++i) {
+    const auto n = static_cast<int64_t>(sequence.tokens.size());
+    for (int64_t i = 0; i < n; ++i) {
       ASSERT_EQ(value_at(sequence, i), expected(sequence.tokens, i)) << "position " << i;
+      if (window_ == 0 || i + window_ <= n) continue;
+      ASSERT_GE(kv.window_page(sequence.pages[static_cast<size_t>(i / kPage)]), 0) << "position " << i;
+      ASSERT_EQ(window_value_at(sequence, i), expected(sequence.tokens, i)) << "position " << i;
     }
   }
   void check_all(std::initializer_list<const KvSequence*> live) {
@@ -66,6 +83,10 @@ class Cache {
     std::byte* page = kv.layer(1).k_page(1, sequence.pages[static_cast<size_t>(position / kPage)]);
     return reinterpret_cast<float*>(page)[position % kPage];
   }
+  float& window_value_at(const KvSequence& sequence, int64_t position) {
+    std::byte* page = kv.layer(2).k_page(0, kv.window_page(sequence.pages[static_cast<size_t>(position / kPage)]));
+    return reinterpret_cast<float*>(page)[position % kPage];
+  }
   static float expected(const Tokens& tokens, int64_t position) {
     uint32_t hash = 17;
     for (int64_t i = 0; i <= position; ++i) hash = hash * 31 + static_cast<uint32_t>(tokens[static_cast<size_t>(i)]);
@@ -73,6 +94,7 @@ class Cache {
   }
 
   std::unique_ptr<Backend> backend_ = test::make_reference_backend();
+  int64_t window_;
 
  public:
   KvManager kv;
@@ -407,7 +429,7 @@ TEST(KvManager, ASharedPromptLiesInMemoryOnce) {
     KvMatch found = cache.kv.match(tokens, {});
     n_computed += static_cast<int64_t>(tokens.size()) - found.report.n_cached;
     ASSERT_TRUE(cache.kv.reserve(found.sequence, static_cast<int64_t>(tokens.size())));
-    found.sequence.tokens = tokens;
+    cache.kv.append(found.sequence, std::span(tokens).subspan(found.sequence.tokens.size()));
     if (i == 0) {
       // The first request ends, so that its last, half-filled page of the shared part serves the others too.
       cache.kv.keep(std::move(found.sequence));
@@ -425,11 +447,138 @@ TEST(KvManager, ASharedPromptLiesInMemoryOnce) {
   cache.check_all({});
 }
 
+TEST(KvManagerWindows, PagesBehindTheWindowAreGivenBack) {
+  for (const int window : {1, 2, 16, 17, 24, 33}) {
+    Cache cache(40, 0, {.tokens = window, .n_pages = 8});
+    KvMatch kept = cache.kv.match({}, {});
+    KvSequence uncached;
+    for (const Tokens& tokens = test::random_tokens(200, 1); const int32_t token : tokens) {
+      ASSERT_TRUE(cache.append(kept.sequence, {token}));
+      ASSERT_TRUE(cache.append(uncached, {token}));
+      cache.check_all({&kept.sequence, &uncached});
+      const auto n = static_cast<int64_t>(uncached.tokens.size());
+      const int64_t first_seen = std::max<int64_t>(0, n - window + 1);
+      EXPECT_EQ(cache.kv.n_pinned(uncached), cache.kv.n_pages_for(n) - first_seen / kPage) << n;
+      EXPECT_LE(cache.kv.n_pinned(uncached), cache.kv.n_window_pages_for(n));
+    }
+    // Those of a sequence that is kept stay as long as nobody wants them.
+    EXPECT_LE(cache.kv.stats().n_free_window, 1);  // what `uncached` gave back last
+    EXPECT_GT(cache.kv.stats().n_idle_window, 0);
+    cache.kv.keep(std::move(kept.sequence));
+    cache.kv.release(std::move(uncached));
+    cache.check_all({});
+    cache.kv.clear();
+    EXPECT_EQ(cache.kv.stats().n_free_window, 8);
+  }
+}
+
+// A prefix whose end has lost window pages serves as far as others are left, and is whole again when it was computed.
+TEST(KvManagerWindows, APrefixServesAsFarAsItsWindowIsThere) {
+  Cache cache(40, 0, {.tokens = 24, .n_pages = 8});
+  const Tokens tokens = test::random_tokens(100, 1);
+  EXPECT_EQ(cache.run(tokens), 0);
+  EXPECT_EQ(cache.run(tokens), 99);
+  const Tokens shorter = prefix(tokens, 60);
+  EXPECT_EQ(cache.kv.peek(shorter, {}), 59);
+  EXPECT_EQ(cache.run(shorter), 59);
+  // Three of the seven window pages are left, those used last: of pages 2, 3 and 5.
+  KvSequence filler;
+  ASSERT_TRUE(cache.append(filler, test::random_tokens(16, 2)));
+  ASSERT_TRUE(cache.kv.reserve(filler, kPage * 5));
+  EXPECT_EQ(cache.kv.peek(tokens, {}), 64);
+  KvMatch found = cache.kv.match(tokens, {});
+  EXPECT_EQ(found.report.cause, MissCause::kEvicted);
+  EXPECT_EQ(found.report.n_cached, 64);
+  EXPECT_EQ(found.report.first_difference, -1);
+  EXPECT_TRUE(found.report.cached_there.empty());
+  cache.check_all({&found.sequence, &filler});
+  cache.kv.release(std::move(found.sequence));
+  EXPECT_EQ(cache.kv.stats().n_evicted_pages, 0);
+  EXPECT_GT(cache.kv.stats().n_evicted_window_pages, 0);
+  ASSERT_TRUE(cache.kv.reserve(filler, kPage * 8));
+  EXPECT_EQ(cache.kv.peek(tokens, {}), 0);
+  found = cache.kv.match(tokens, {});
+  EXPECT_EQ(found.report.cause, MissCause::kEvicted);
+  cache.kv.release(std::move(found.sequence));
+  cache.kv.release(std::move(filler));
+  EXPECT_EQ(cache.run(tokens), 0);
+  EXPECT_EQ(cache.run(tokens), 99);
+  EXPECT_EQ(cache.kv.stats().n_cached, 7);  // computed again, the pages are those that the tree has had
+  cache.check_all({});
+}
+
+// What window pages are left, peek() says what match() finds.
+TEST(KvManagerWindows, PeekAgreesWithMatch) {
+  std::mt19937 random(5);
+  Cache cache(60, 0, {.tokens = 40, .n_pages = 9});
+  for (int i = 0; i < 300; ++i) {
+    Tokens tokens = test::random_tokens(20 + static_cast<int>(random() % 120), random() % 4);
+    if (random() % 2 == 0) tokens[random() % tokens.size()] = 1;
+    const int64_t expected = cache.kv.peek(tokens, {});
+    KvMatch found = cache.kv.match(tokens, {});
+    ASSERT_EQ(found.report.n_cached, expected);
+    cache.check_all({&found.sequence});
+    if (random() % 3 != 0) {
+      (void)cache.append(found.sequence, Tokens(tokens.begin() + expected, tokens.end()));
+      cache.kv.keep(std::move(found.sequence));
+    } else {
+      cache.kv.release(std::move(found.sequence));
+    }
+  }
+}
+
+TEST(KvManagerWindows, SwapBringsLostWindowPagesBack) {
+  const Tokens tokens = test::random_tokens(70, 1);
+  Cache cache(32, 1 << 20, {.tokens = 24, .n_pages = 6});
+  KvMatch live = cache.kv.match(tokens, {});
+  ASSERT_TRUE(cache.append(live.sequence, prefix(tokens, 40)));
+  ASSERT_TRUE(cache.append(live.sequence, Tokens(tokens.begin() + 40, tokens.end())));
+  cache.kv.publish(live.sequence);
+  KvMatch other = cache.kv.match(tokens, {});  // so that its pages stay where they are
+  ASSERT_EQ(other.report.n_cached, 64);
+  std::optional<HostKv> host = cache.kv.swap_out(live.sequence);
+  ASSERT_TRUE(host.has_value());
+  EXPECT_EQ(host->bytes(), cache.kv.page_bytes() + 3 * cache.kv.window_page_bytes());
+  ASSERT_TRUE(cache.append(other.sequence, test::random_tokens(60, 9)));  // past its window on the shared pages
+  KvSequence filler;
+  ASSERT_TRUE(cache.kv.reserve(filler, kPage * 4));
+  EXPECT_FALSE(cache.kv.swap_in(*host, live.sequence));
+  cache.check_all({&other.sequence, &filler});
+  cache.kv.release(std::move(filler));
+  ASSERT_TRUE(cache.kv.swap_in(*host, live.sequence));
+  EXPECT_EQ(live.sequence.tokens, tokens);
+  cache.check_all({&other.sequence, &live.sequence});
+  cache.kv.release(std::move(live.sequence));
+  cache.kv.release(std::move(other.sequence));
+}
+
+// Where its window pages are gone a sequence cannot go back to; it goes back further.
+TEST(KvManagerWindows, TruncateGoesBackToWhatCanBeGoneOnFrom) {
+  Cache cache(32, 0, {.tokens = 24, .n_pages = 8});
+  const Tokens tokens = test::random_tokens(150, 1);
+  for (const int64_t n : {150, 149, 144, 143, 140, 100, 20, 0}) {
+    KvSequence live;
+    for (size_t i = 0; i < tokens.size(); i += 50) {
+      ASSERT_TRUE(cache.append(
+          live, Tokens(tokens.begin() + static_cast<ptrdiff_t>(i), tokens.begin() + static_cast<ptrdiff_t>(i) + 50)));
+    }
+    cache.kv.truncate(live, n);  // the token after 150 sees 127, in the page of 112; the one after 135 sees that
+    EXPECT_EQ(static_cast<int64_t>(live.tokens.size()), n >= 135 ? n : 0);
+    cache.check_all({&live});
+    ASSERT_TRUE(cache.append(live, {1, 2, 3}));
+    cache.check_all({&live});
+    cache.kv.release(std::move(live));
+  }
+}
+
+class RandomUse : public testing::TestWithParam<Windows> {};
+
 // T3.2, T3.3: everything at random over a pool that is too small; contents always those of the sequence's own tokens.
-TEST(KvManager, RandomUseLosesNoPageAndMixesNothing) {
+TEST_P(RandomUse, LosesNoPageAndMixesNothing) {
+  const int64_t window = GetParam().tokens;
   for (const uint32_t seed : {1u, 2u, 3u}) {
     std::mt19937 random(seed);
-    Cache cache(24, 20 * kPage * 160);
+    Cache cache(24, 20 * kPage * 160, GetParam());
     std::vector<KvSequence> live;
     std::vector<HostKv> swapped;
     const auto some_tokens = [&](size_t n) {
@@ -458,7 +607,9 @@ TEST(KvManager, RandomUseLosesNoPageAndMixesNothing) {
       if (choice <= 4) {
         (void)cache.append(sequence, some_tokens(random() % 20));
       } else if (choice == 5) {
-        cache.kv.truncate(sequence, static_cast<int64_t>(random() % (sequence.tokens.size() + 1)));
+        const size_t n = random() % (sequence.tokens.size() + 1);
+        cache.kv.truncate(sequence, static_cast<int64_t>(n));
+        EXPECT_TRUE(sequence.tokens.size() == n || (window > 0 && sequence.tokens.size() < n));
       } else if (choice == 6) {
         cache.kv.publish(sequence);
       } else if (choice == 7 && live.size() < 6) {
@@ -493,13 +644,18 @@ TEST(KvManager, RandomUseLosesNoPageAndMixesNothing) {
       if (HasFatalFailure()) return;
       const KvStats stats = cache.kv.stats();
       ASSERT_EQ(stats.n_free + stats.n_cached + stats.n_private, 24);
+      ASSERT_EQ(stats.n_free_window + stats.n_idle_window + stats.n_pinned_window, GetParam().n_pages);
     }
     for (KvSequence& sequence : live) cache.kv.release(std::move(sequence));
     cache.kv.clear();
     cache.check_all({});
     EXPECT_EQ(cache.kv.n_free_pages(), 24);
+    EXPECT_EQ(cache.kv.stats().n_free_window, GetParam().n_pages);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Windows, RandomUse,
+                         testing::Values(Windows{}, Windows{24, 9}, Windows{1, 6}, Windows{40, 24}, Windows{17, 13}));
 
 }  // namespace
 }  // namespace loci

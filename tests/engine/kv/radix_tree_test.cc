@@ -30,7 +30,7 @@ struct Forest {
     const size_t n_tail = tokens.size() % static_cast<size_t>(page_size);
     if (n_tail == 0) return;
     const RadixMatch found = tree.match(root(), std::span(tokens).first(tokens.size() - n_tail));
-    const int32_t page = *pool.allocate();
+    int32_t page = *pool.allocate();
     tree.insert_tail(found.node, std::span(tokens).last(n_tail), page);
     pool.release(page);
   }
