@@ -367,6 +367,35 @@ TEST_F(CacheFile, KeepsTheWindowsAlone) {
   }
 }
 
+// A long chat saved turn by turn: records bring the window pages of their own tokens, and those before lie in the file.
+TEST_F(CacheFile, WindowsAreAppended) {
+  EngineConfig config = test::tiny_config(test::tiny_model_file({.arch = "gemma3", .n_layers = 6, .window = 24}));
+  const auto engine = test::load_engine(config);
+  std::vector<int32_t> chat = test::random_tokens(60, 9);
+  for (uint32_t turn = 0; turn < 6; ++turn) {
+    const std::vector<int32_t> answer = test::generate(*engine, chat, 5);
+    chat.insert(chat.end(), answer.begin(), answer.end());
+    engine->save_session(path_, "turn", false);
+    const auto other = test::load_engine(config);
+    std::string text;
+    ASSERT_EQ(other->load_session(path_, text), "") << turn;
+    test::RecordingSink sink;
+    other->submit(test::greedy(chat, 4, sink));
+    other->run_until_idle();
+    EXPECT_EQ(sink.stats.n_cached, static_cast<int64_t>(chat.size()) - 1) << turn;
+    EXPECT_EQ(sink.tokens, test::generate(*test::load_engine(config), chat, 4)) << turn;
+    const std::vector<int32_t> next = test::random_tokens(turn == 3 ? 2 : 15, turn);
+    chat.insert(chat.end(), next.begin(), next.end());
+  }
+  chat.resize(70);  // another way from an early place
+  test::generate(*engine, chat, 5);
+  engine->save_session(path_, "turn", false);
+  const auto other = test::load_engine(config);
+  std::string text;
+  EXPECT_EQ(other->load_session(path_, text), "");
+  other->check_invariants();
+}
+
 TEST_F(CacheFile, DamagedWindowsAreRefused) {
   const auto engine =
       test::load_engine(test::tiny_config(test::tiny_model_file({.arch = "gemma3", .n_layers = 6, .window = 24})));
