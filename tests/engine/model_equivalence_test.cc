@@ -87,7 +87,7 @@ TEST_P(ModelEquivalence, AnswersAloneOrTogether) {
 }
 
 // The same answers, greedy and sampled: cold, on a prefix hit, after either kind of preemption, alone or among 3 or 16,
-// in chunks of 16, 64 or 512 rows, with one thread or two.
+// in chunks of 16, 64 or 512 rows, with one thread or two, shared prefixes read once or by each.
 class ModelScheduling : public ModelEquivalence {
  protected:
   void SetUp() override {
@@ -95,7 +95,7 @@ class ModelScheduling : public ModelEquivalence {
     if (!IsSkipped() && n_tokens_ == 0) GTEST_SKIP() << "too slow without SIMD";
   }
 
-  std::unique_ptr<Engine> load(int n_threads, int n_ubatch, int max_sequences, Preemption preemption) const {
+  EngineConfig config_for(int n_threads, int n_ubatch, int max_sequences, Preemption preemption) const {
     EngineConfig config;
     config.model_path = path_;
     config.n_ctx = 2048;
@@ -104,7 +104,10 @@ class ModelScheduling : public ModelEquivalence {
     config.max_sequences = max_sequences;
     config.max_stall_ms = 0;  // chunks as asked for
     config.preemption = preemption;
-    return Engine::load(config);
+    return config;
+  }
+  std::unique_ptr<Engine> load(int n_threads, int n_ubatch, int max_sequences, Preemption preemption) const {
+    return Engine::load(config_for(n_threads, n_ubatch, max_sequences, preemption));
   }
 
   // Request i: odd ones are sampled. All prompts share a beginning.
@@ -148,6 +151,17 @@ TEST_P(ModelScheduling, ChangesNoToken) {
         EXPECT_EQ(sinks[i].tokens, expected[i]) << "request " << i << " of " << n_together;
       }
     }
+  }
+  // The pages that they share are read once per step, or by each.
+  {
+    EngineConfig config = config_for(2, 512, 3, Preemption::kAuto);
+    config.share_prefixes = false;
+    const auto engine = Engine::load(config);
+    std::vector<test::RecordingSink> sinks(3);
+    for (int i = 0; i < 3; ++i) engine->submit(request(i, sinks[static_cast<size_t>(i)]));
+    engine->run_until_idle();
+    for (size_t i = 0; i < sinks.size(); ++i)
+      EXPECT_EQ(sinks[i].tokens, expected[i]) << "nothing shared, request " << i;
   }
   // One place: the second request, of a higher class, takes it from the first.
   for (const bool swap : {false, true}) {
