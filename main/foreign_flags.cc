@@ -30,8 +30,9 @@ constexpr ForeignFlags kForeign[] = {
      "cache-type-v-draft td threads-draft tbd threads-batch-draft cd ctx-size-draft",
      "the draft model shares device, threads, cache and its type with the model"},
     {"lookup-cache-static lcs lookup-cache-dynamic lcd", "n-grams are looked up in memory, see --spec-type ngram"},
-    {"spec-type spec-default md model-draft spec-draft-model spec-draft-n-max spec-draft-n-min spec-draft-p-min draft "
-     "draft-max draft-n draft-min draft-n-min draft-p-min draft-tree spec-adaptive no-spec-adaptive spec-shared",
+    {"spec-type spec-default md model-draft spec-draft-model spec-draft-n-max spec-draft-n-min spec-draft-p-min "
+     "spec-draft-vocab draft draft-max draft-n draft-min draft-n-min draft-p-min draft-tree spec-adaptive "
+     "no-spec-adaptive spec-shared",
      "this command does not draft tokens ahead; scripts/bench_speculation.py measures speculation"},
     {"max-stall-ms priority-ageing-ms priority-aging-ms preemption-mode swap-space",
      "a flag of batch and bench-serving, which run several requests at once"},

@@ -40,7 +40,7 @@ class Flags(TestCase):
 
     def test_speculation_where_random_tokens_are_measured_is_refused(self):
         for command in ("bench", "batched-bench"):
-            for flag in ("--spec-type", "-md", "--draft-max", "--spec-adaptive"):
+            for flag in ("--spec-type", "-md", "--draft-max", "--spec-draft-vocab", "--spec-adaptive"):
                 self.assert_error(run(command, flag, "x"), "not supported by this build: " + flag,
                                   "scripts/bench_speculation.py")
 
