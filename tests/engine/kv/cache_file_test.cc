@@ -122,6 +122,18 @@ TEST_F(CacheFile, SavingNeedsSomethingToSave) {
               HasSubstr("No such file"));
 }
 
+// `restored` finds n_cached tokens of `tokens` and goes on as `engine` does. Returns what it says.
+std::vector<int32_t> goes_on_alike(Engine& restored, Engine& engine, const std::vector<int32_t>& tokens,
+                                   int64_t n_cached) {
+  test::RecordingSink sink;
+  restored.submit(test::greedy(tokens, 6, sink));
+  restored.run_until_idle();
+  EXPECT_EQ(sink.stats.n_cached, n_cached);
+  EXPECT_EQ(sink.tokens, test::generate(engine, tokens, 6));
+  restored.check_invariants();
+  return sink.tokens;
+}
+
 TEST_F(CacheFile, KeepsEveryToken) {
   for (const int n : {1, 2, 15, 16, 17, 32, 33}) {
     const std::vector<int32_t> prompt = test::random_tokens(n, 9);
@@ -134,12 +146,7 @@ TEST_F(CacheFile, KeepsEveryToken) {
     std::vector<int32_t> longer = prompt;
     longer.insert(longer.end(), answer.begin(), answer.end());
     longer.push_back(5);
-    test::RecordingSink sink;
-    other->submit(test::greedy(longer, 6, sink));
-    other->run_until_idle();
-    EXPECT_EQ(sink.stats.n_cached, n + 3);
-    EXPECT_EQ(sink.tokens, test::generate(*engine, longer, 6));
-    other->check_invariants();
+    goes_on_alike(*other, *engine, longer, n + 3);
   }
 }
 
@@ -350,15 +357,10 @@ TEST_F(CacheFile, KeepsTheWindowsAlone) {
     const auto other = test::load_engine(config);
     EXPECT_EQ(other->load_cache(path_), "");
     other->check_invariants();
-    test::RecordingSink sink;
-    other->submit(test::greedy(longer, 6, sink));
-    other->run_until_idle();
-    EXPECT_EQ(sink.stats.n_cached, n + 3);
-    EXPECT_EQ(sink.tokens, test::generate(*engine, longer, 6));
-    other->check_invariants();
+    const std::vector<int32_t> after = goes_on_alike(*other, *engine, longer, n + 3);
     const auto keeps_all = test::load_engine(full);
     EXPECT_THAT(keeps_all->load_cache(path_), HasSubstr("expected all their tokens, found those of the window"));
-    EXPECT_EQ(test::generate(*keeps_all, longer, 6), sink.tokens);
+    EXPECT_EQ(test::generate(*keeps_all, longer, 6), after);
     keeps_all->save_cache(path_);
     EXPECT_THAT(other->load_cache(path_), HasSubstr("expected those of the window, found all (--swa-full)"));
     if (n > 100) {
