@@ -90,17 +90,29 @@ class PanelWorker {
  public:
   PanelWorker(const MatmulKernels& kernels, const TileSet& tiles, bool precise)
       : kernels_(kernels), tiles_(tiles), precise_(precise) {}
+  ~PanelWorker() {
+    if (in_slabs_) kernels_.end_slabs();
+  }
+  PanelWorker(const PanelWorker&) = delete;
+  PanelWorker& operator=(const PanelWorker&) = delete;
 
   // Up to kGroupPanels panels for tiles [first_tile, last_tile); result(g, tile - first_tile) holds [tokens][16] then.
   void compute(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
+    bool slabs = true;
+    int min_tokens = 0, min_tile_tokens = 0;
+    for (const PanelRef& ref : group) {
+      const PanelType type = ref.weight->panel_type();
+      slabs = slabs && int8(*ref.weight);
+      min_tokens = std::max(min_tokens, kernels_.slab_min_tokens[type]);
+      min_tile_tokens = std::max(min_tile_tokens, kernels_.slab_min_tile_tokens[type]);
+    }
     // Tiles that slabs serve come first: only the last tile of all is not full.
     int64_t slab_end = first_tile;
     int slab_tokens = 0;
-    for (; slab_end < last_tile && tile_tokens(slab_end) >= kernels_.slab_min_tile_tokens; ++slab_end) {
+    for (; slab_end < last_tile && tile_tokens(slab_end) >= min_tile_tokens; ++slab_end) {
       slab_tokens += tile_tokens(slab_end);
     }
-    bool slabs = slab_tokens >= kernels_.slab_min_tokens;
-    for (const PanelRef& ref : group) slabs = slabs && int8(*ref.weight);
+    slabs = slabs && slab_tokens >= min_tokens;
     if (slabs) compute_with_slabs(group, first_tile, slab_end);
     for (size_t g = 0; g < group.size(); ++g) {
       const CpuWeight& weight = *group[g].weight;
@@ -125,6 +137,10 @@ class PanelWorker {
 
   // The group's slabs and the tile's slice of K stay in L1.
   void compute_with_slabs(std::span<const PanelRef> group, int64_t first_tile, int64_t last_tile) {
+    if (kernels_.begin_slabs != nullptr && !in_slabs_) {
+      kernels_.begin_slabs();
+      in_slabs_ = true;
+    }
     for (size_t g = 0; g < group.size(); ++g) {
       std::memset(results_[g], 0, static_cast<size_t>(last_tile - first_tile) * sizeof(results_[g][0]));
     }
@@ -185,6 +201,7 @@ class PanelWorker {
   const MatmulKernels& kernels_;
   const TileSet& tiles_;
   const bool precise_;
+  bool in_slabs_ = false;
   alignas(64) float results_[kGroupPanels][kMaxChunkTiles][kPanelFloats];
   alignas(64) uint8_t slabs_[kGroupPanels][kGroupBlocks * kSlabBlockBytes];
   alignas(64) float unpacked_[kUnpackElements * kPanelRows];

@@ -2,6 +2,12 @@
 
 #include <cstdlib>
 
+#if defined(LOCI_HAS_AMX)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernels/cpu/amx_kernels.h"
+#endif
 #if defined(LOCI_HAS_AVX2) || defined(LOCI_HAS_AVX512)
 #include <cpuid.h>
 #endif
@@ -20,33 +26,64 @@ bool has_f16c() {
 }
 #endif
 
+#if defined(LOCI_HAS_AVX512)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") &&
+         has_f16c();
+}
+#endif
+#if defined(LOCI_HAS_AVX512VNNI)
+bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+#endif
+
+#if defined(LOCI_HAS_AMX)
+// Tiles with dot products of bytes (CPUID leaf 7, EDX bits 24 and 25), and the kernel's permission to use their state,
+// which it gives to the whole process.
+bool amx_permitted() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kWanted = (1u << 24) | (1u << 25);
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kWanted) != kWanted) return false;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+const KernelTable& amx_table() {
+  static const MatmulKernels matmul = [] {
+    MatmulKernels kernels = *avx512vnni::kTable.matmul;
+    amx::kAmx.replace_slabs(kernels);
+    return kernels;
+  }();
+  static const KernelTable table = {.name = "amx", .matmul = &matmul, .attention = avx512vnni::kTable.attention};
+  return table;
+}
+#endif
+
 struct IsaEntry {
-  const KernelTable* table;
+  const char* name;
+  const KernelTable& (*table)();
   bool (*available)();
 };
 
 // Best first. __builtin_cpu_supports looks at CPUID and at the state that the operating system saves (XCR0).
 constexpr IsaEntry kIsas[] = {
-#if defined(LOCI_HAS_AVX512VNNI)
-    {&avx512vnni::kTable,
+#if defined(LOCI_HAS_AMX)
+    {"amx", amx_table,
      [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma") && has_f16c();
+       static const bool available = has_avx512vnni() && amx_permitted();
+       return available;
      }},
+#endif
+#if defined(LOCI_HAS_AVX512VNNI)
+    {"avx512vnni", []() -> const KernelTable& { return avx512vnni::kTable; }, has_avx512vnni},
 #endif
 #if defined(LOCI_HAS_AVX512)
-    {&avx512::kTable,
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("fma") && has_f16c();
-     }},
+    {"avx512", []() -> const KernelTable& { return avx512::kTable; }, has_avx512},
 #endif
 #if defined(LOCI_HAS_AVX2)
-    {&avx2::kTable, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
+    {"avx2", []() -> const KernelTable& { return avx2::kTable; }, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
 #endif
-    {&scalar::kTable, [] { return true; }},
+    {"scalar", []() -> const KernelTable& { return scalar::kTable; }, [] { return true; }},
 };
 
 std::string joined_names(bool only_available) {
@@ -54,7 +91,7 @@ std::string joined_names(bool only_available) {
   for (const IsaEntry& entry : kIsas) {
     if (only_available && !entry.available()) continue;
     if (!names.empty()) names += ", ";
-    names += entry.table->name;
+    names += entry.name;
   }
   return names;
 }
@@ -64,19 +101,19 @@ std::string joined_names(bool only_available) {
 std::vector<std::string_view> available_isas() {
   std::vector<std::string_view> names;
   for (const IsaEntry& entry : kIsas) {
-    if (entry.available()) names.emplace_back(entry.table->name);
+    if (entry.available()) names.emplace_back(entry.name);
   }
   return names;
 }
 
 const KernelTable& kernels_of(std::string_view isa) {
   for (const IsaEntry& entry : kIsas) {
-    if (isa != entry.table->name) continue;
+    if (isa != entry.name) continue;
     if (!entry.available()) {
       fail(ErrorKind::kInvalidInput, "instruction set ", isa,
            " is not available on this CPU; it has: ", joined_names(true));
     }
-    return *entry.table;
+    return entry.table();
   }
   fail(ErrorKind::kInvalidInput, "unknown instruction set \"", isa, "\"; expected one of: ", joined_names(false));
 }

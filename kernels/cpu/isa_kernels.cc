@@ -39,6 +39,10 @@ void map_gelu_tanh(const float* x, float* y, int64_t n) noexcept { map<vec_gelu_
 
 template <class Q>
 constexpr MatmulKernels::SlabInt8 slab_int8 = slab_tile<SlabOf<Q>>;
+template <class Q>
+constexpr int slab_min_tokens = kSlabMinTokens;
+template <class Q>
+constexpr int slab_min_tile_tokens = kSlabMinTileTokens;
 
 // A kernel of every quantized type, in the order of PanelType.
 #define LOCI_OF_EACH(kernel)                                                                                    \
@@ -49,10 +53,12 @@ constexpr MatmulKernels kMatmulKernels = {
     .quantize_tile = quantize_tile,
     .pack_f32_tile = pack_f32_tile,
     .panel_int8 = {LOCI_OF_EACH(panel_int8)},
-    .slab_min_tokens = kSlabMinTokens,
-    .slab_min_tile_tokens = kSlabMinTileTokens,
+    .slab_min_tokens = {LOCI_OF_EACH(slab_min_tokens)},
+    .slab_min_tile_tokens = {LOCI_OF_EACH(slab_min_tile_tokens)},
     .slab_unpack = {LOCI_OF_EACH(slab_unpack)},
     .slab_int8 = {LOCI_OF_EACH(slab_int8)},
+    .begin_slabs = nullptr,
+    .end_slabs = nullptr,
     .panel_unpack = {LOCI_OF_EACH(panel_unpack), panel_unpack_f32, panel_unpack_f16, panel_unpack_bf16},
     .panel_f32 = panel_f32,
     .store_tile = store_tile,

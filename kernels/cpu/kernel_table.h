@@ -30,15 +30,18 @@ struct MatmulKernels {
 
   // The same for many tokens: blocks of a panel are decoded once into a slab of at most kSlabBlockBytes each, in the
   // ISA's own form, and slab_int8 adds them to acc[t * 16 + r], t < tile_tokens, in the same order and with the same
-  // bits. It pays from slab_min_tokens tokens on.
+  // bits. It pays from slab_min_tokens tokens on. A thread calls begin_slabs before its first slab and end_slabs after
+  // its last, where they are not null.
   // REQUIRES: block_begin and n_blocks are whole units; tile_tokens >= slab_min_tile_tokens.
-  int slab_min_tokens;
-  int slab_min_tile_tokens;
+  int slab_min_tokens[kPanelTypeCount];
+  int slab_min_tile_tokens[kPanelTypeCount];
   using SlabUnpack = void (*)(const uint8_t* panel, int64_t block_begin, int64_t n_blocks, uint8_t* slab) noexcept;
   using SlabInt8 = void (*)(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, int tile_tokens,
                             float* acc) noexcept;
   SlabUnpack slab_unpack[kPanelTypeCount];
   SlabInt8 slab_int8[kPanelTypeCount];
+  void (*begin_slabs)() noexcept;
+  void (*end_slabs)() noexcept;
 
   // Elements [k_begin, k_begin + n) of a panel as f32: out[(k - k_begin) * 16 + r].
   // REQUIRES: k_begin a multiple of 256; n a multiple of the type's block unless the range ends at K.

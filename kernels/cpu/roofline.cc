@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/cpu/amx_kernels.h"
 #include "kernels/cpu/huge_memory.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/roofline_kernels.h"
@@ -24,6 +25,19 @@ constexpr size_t kReadUnit = 4096;
 constexpr double kSeconds = 0.12;  // for each figure
 constexpr int kLeastRuns = 8;      // however slow
 
+#if defined(LOCI_HAS_AMX)
+const RooflineKernels& amx_roofline() {
+  static const RooflineKernels kernels = [] {
+    RooflineKernels vnni = avx512vnni::kRoofline;
+    vnni.name = "amx";
+    vnni.int8_macs_per_round = amx::kAmx.int8_macs_per_round;
+    vnni.int8 = amx::kAmx.int8;
+    return vnni;
+  }();
+  return kernels;
+}
+#endif
+
 constexpr const RooflineKernels* kAll[] = {
 #if defined(LOCI_HAS_AVX512VNNI)
     &avx512vnni::kRoofline,
@@ -38,6 +52,9 @@ constexpr const RooflineKernels* kAll[] = {
 };
 
 const RooflineKernels& roofline_kernels(std::string_view isa) {
+#if defined(LOCI_HAS_AMX)
+  if (isa == "amx") return amx_roofline();
+#endif
   for (const RooflineKernels* kernels : kAll) {
     if (isa == kernels->name) return *kernels;
   }
@@ -48,7 +65,7 @@ const RooflineKernels& roofline_kernels(std::string_view isa) {
 // The loop for bf16 where this CPU has the instructions and the ISA in use is wide enough for them.
 const RooflineKernels* bf16_kernels(std::string_view isa) {
 #if defined(LOCI_HAS_AVX512BF16)
-  if (isa.starts_with("avx512") && __builtin_cpu_supports("avx512bf16")) return &avx512bf16::kRoofline;
+  if ((isa.starts_with("avx512") || isa == "amx") && __builtin_cpu_supports("avx512bf16")) return &avx512bf16::kRoofline;
 #endif
   (void)isa;
   return nullptr;

@@ -114,6 +114,7 @@ struct VecB {
 };
 LOCI_HD VecB operator&(VecB a, VecB b) { return {_mm512_and_si512(a.v, b.v)}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {_mm512_or_si512(a.v, b.v)}; }
+LOCI_HD VecB operator-(VecB a, VecB b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 template <int kBits>
 LOCI_HD VecB shl(VecB a) {
   return {_mm512_slli_epi16(a.v, kBits)};

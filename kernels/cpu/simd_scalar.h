@@ -111,6 +111,10 @@ struct VecB {
 };
 LOCI_HD VecB operator&(VecB a, VecB b) { return {a.v & b.v}; }
 LOCI_HD VecB operator|(VecB a, VecB b) { return {a.v | b.v}; }
+LOCI_HD VecB operator-(VecB a, VecB b) {
+  constexpr uint32_t kTop = 0x80808080u;  // no borrow leaves a byte
+  return {((a.v | kTop) - (b.v & ~kTop)) ^ ((a.v ^ ~b.v) & kTop)};
+}
 template <int kBits>
 LOCI_HD VecB shl(VecB a) {
   return {a.v << kBits};

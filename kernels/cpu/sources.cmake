@@ -14,11 +14,11 @@ target_sources(loci_kernels PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/thread_pool.cc
 )
 
-# loci_isa_settings(name simd_header flags...): how the units of loci_cpu_<name> are compiled, in namespace
-# loci::cpu::<name>.
+# loci_isa_compile_settings(name simd_header flags...): how the units of loci_cpu_<name> are compiled, in namespace
+# loci::cpu::<name>.  loci_isa_settings(...): the same, and they belong to loci_kernels.
 # -fno-ipa-modref -fno-ipa-pure-const: g++ 12.2 otherwise drops memcpy stores in inlined vector code.
 # -Wno-maybe-uninitialized: its intrinsics headers pass deliberately undefined registers.
-function(loci_isa_settings isa simd_header)
+function(loci_isa_compile_settings isa simd_header)
   target_link_libraries(loci_cpu_${isa} PRIVATE loci_flags)
   target_compile_definitions(loci_cpu_${isa} PRIVATE LOCI_ISA=${isa} LOCI_SIMD_HEADER="kernels/cpu/${simd_header}")
   target_compile_options(loci_cpu_${isa} PRIVATE ${ARGN} -fno-exceptions -ffp-contract=off)
@@ -26,6 +26,9 @@ function(loci_isa_settings isa simd_header)
     target_compile_options(loci_cpu_${isa} PRIVATE -fno-ipa-modref -fno-ipa-pure-const -Wno-psabi
                            -Wno-maybe-uninitialized)
   endif()
+endfunction()
+function(loci_isa_settings isa)
+  loci_isa_compile_settings(${isa} ${ARGN})
   target_sources(loci_kernels PRIVATE $<TARGET_OBJECTS:loci_cpu_${isa}>)
 endfunction()
 
@@ -49,6 +52,7 @@ set(LOCI_CPU_ISAS all CACHE STRING "Instruction sets to build kernels for: all, 
 set(avx2_needs avx2 fma f16c)
 set(avx512_needs ${avx2_needs} avx512f avx512bw avx512dq avx512vl)
 set(avx512vnni_needs ${avx512_needs} avx512_vnni)
+set(amx_needs ${avx512vnni_needs} amx_tile amx_int8)
 set(avx512bf16_needs ${avx512_needs} avx512_bf16)
 
 # loci_isa_wanted(name variable): whether LOCI_CPU_ISAS asks for it.
@@ -89,6 +93,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     if(wanted)
       loci_add_isa(avx512vnni simd_avx512.h ${avx512_flags} -mavx512vnni)
       list(APPEND LOCI_ISAS avx512vnni)
+      loci_isa_wanted(amx wanted)
+      if(wanted)
+        add_library(loci_cpu_amx OBJECT ${CMAKE_CURRENT_LIST_DIR}/isa_amx.cc)
+        loci_isa_settings(amx simd_avx512.h ${avx512_flags} -mavx512vnni -mamx-tile -mamx-int8)
+        list(APPEND LOCI_ISAS amx)
+      endif()
     endif()
     # Not a choice of its own: the bf16 peak of AVX-512 machines.
     loci_isa_wanted(avx512bf16 wanted)

@@ -13,6 +13,7 @@
 #include "kernels/cpu/repack.h"
 #include "kernels/error.h"
 #include "tests/kernels/cpu/random_weight.h"
+#include "tests/kernels/cpu/slab_check.h"
 #include "tests/support/oracle.h"
 
 namespace loci::cpu {
@@ -152,14 +153,12 @@ TEST_P(EveryType, Int8KernelEqualsScalarAtTheExtremes) {
     std::vector<uint8_t> panel(panel_bytes(panel_type, k));
     repack_panel(panel_type, rows, kPanelRows, k, panel.data());
     std::fill(panel.end() - static_cast<std::ptrdiff_t>(code_bytes), panel.end(), static_cast<uint8_t>(fill));
-    std::vector<float> expected(kMaxTileTokens * kPanelRows), out(expected.size()), slab_out(expected.size());
+    std::vector<float> expected(kMaxTileTokens * kPanelRows), out(expected.size());
     scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, expected.data());
     kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, out.data());
     expect_same_bits(out, expected, str("panel of ", fill));
-    std::vector<uint8_t> slab(static_cast<size_t>(n_blocks) * kSlabBlockBytes);
-    kernels.slab_unpack[panel_type](panel.data(), 0, n_blocks, slab.data());
-    kernels.slab_int8[panel_type](slab.data(), n_blocks, tile.data(), kMaxTileTokens, slab_out.data());
-    expect_same_bits(slab_out, expected, str("slab of ", fill));
+    expect_same_bits(test::run_slabs(kernels, panel_type, panel, n_blocks, n_blocks, tile, kMaxTileTokens), expected,
+                     str("slab of ", fill));
   }
 }
 
