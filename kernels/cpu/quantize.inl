@@ -31,13 +31,13 @@ LOCI_HD void quantize_block(const float* x, int8_t* codes, uint8_t* fields, int 
   __builtin_memcpy(&amax, &amax_bits, sizeof(amax));
   const bool is_zero = amax < kSmallestAmax;
   const VecF inverse = VecF::splat(is_zero ? 0.0f : 127.0f / amax);
+  VecI code[kVectors];
   for (int i = 0; i < kVectors; ++i) {
-    const VecI code = max(VecI::splat(-127), min(VecI::splat(127), round_to_int(v[i] * inverse)));
-    code.store_i8(codes + i * VecF::kLanes);
+    code[i] = max(VecI::splat(-127), min(VecI::splat(127), round_to_int(v[i] * inverse)));
+    code[i].store_i8(codes + i * VecF::kLanes);
   }
-  // Of either half: the sum of elements 0 and 1 of each group of four, and of 2 and 3.
-  int32_t pairs[2][2] = {};
-  for (int i = 0; i < kBlock; ++i) pairs[i / 16][i / 2 % 2] += codes[i];
+  int32_t pairs[2][2];
+  pair_sums(code, pairs);
   const int32_t sum0 = pairs[0][0] + pairs[0][1], sum1 = pairs[1][0] + pairs[1][1];
   const float d = is_zero ? 0.0f : amax / 127.0f;
   put(fields, d);

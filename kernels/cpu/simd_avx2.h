@@ -71,6 +71,16 @@ LOCI_HD int32_t reduce_add(VecI a) {
   return _mm_cvtsi128_si32(x);
 }
 
+// sums[h][p] of 32 values in four vectors: of half h, elements 4g and 4g + 1 (p = 0) or 4g + 2 and 4g + 3 (p = 1) of
+// every group g.
+LOCI_HD void pair_sums(const VecI values[4], int32_t sums[2][2]) {
+  for (int h = 0; h < 2; ++h) {
+    const __m256i two = _mm256_add_epi32(values[2 * h].v, values[2 * h + 1].v);
+    const __m128i group = _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(sums[h]), _mm_hadd_epi32(group, group));
+  }
+}
+
 struct Mask {
   __m256 m;
 };

@@ -51,6 +51,12 @@ LOCI_HD VecI min(VecI a, VecI b) { return a.v < b.v ? a : b; }
 LOCI_HD int32_t reduce_max(VecI a) { return a.v; }
 LOCI_HD int32_t reduce_add(VecI a) { return a.v; }
 
+// sums[h][p] of 32 values: of half h, elements 4g and 4g + 1 (p = 0) or 4g + 2 and 4g + 3 (p = 1) of every group g.
+LOCI_HD void pair_sums(const VecI values[32], int32_t sums[2][2]) {
+  for (int h = 0; h < 2; ++h) sums[h][0] = sums[h][1] = 0;
+  for (int i = 0; i < 32; ++i) sums[i / 16][i / 2 % 2] += values[i].v;
+}
+
 struct Mask {
   bool m;
 };
