@@ -26,6 +26,7 @@ CpuBackend::CpuBackend(const CpuBackendConfig& config)
     : kernels_(choose_kernels()),
       always_precise_(config.precise),
       share_prefixes_(config.share_prefixes),
+      prefetch_bytes_(weight_prefetch_bytes()),
       precise_(config.precise),
       placement_(config.placement),
       placement_batch_(config.placement_batch),

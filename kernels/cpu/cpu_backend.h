@@ -67,6 +67,7 @@ class CpuBackend final : public Backend {
   const KernelTable& kernels_;
   const bool always_precise_;
   const bool share_prefixes_;
+  const int64_t prefetch_bytes_;  // how far ahead decode fetches weights
   bool precise_;  // products of quantized weights keep f32 activations
   int64_t kv_bytes_read_ = 0;
   int n_threads_ = 1;

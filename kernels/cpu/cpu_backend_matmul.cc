@@ -88,8 +88,8 @@ struct PanelRef {
 // Computes panels for the tiles of a chunk. One per thread; lives on its stack.
 class PanelWorker {
  public:
-  PanelWorker(const MatmulKernels& kernels, const TileSet& tiles, bool precise)
-      : kernels_(kernels), tiles_(tiles), precise_(precise) {}
+  PanelWorker(const MatmulKernels& kernels, const TileSet& tiles, bool precise, int64_t prefetch_bytes)
+      : kernels_(kernels), tiles_(tiles), precise_(precise), prefetch_bytes_(prefetch_bytes) {}
   ~PanelWorker() {
     if (in_slabs_) kernels_.end_slabs();
   }
@@ -124,7 +124,7 @@ class PanelWorker {
       const auto kernel = kernels_.panel_int8[weight.panel_type()];
       for (int64_t tile = slabs ? slab_end : first_tile; tile < last_tile; ++tile) {
         kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens(tile),
-               result(g, tile - first_tile));
+               prefetch_bytes_, result(g, tile - first_tile));
       }
     }
   }
@@ -201,6 +201,7 @@ class PanelWorker {
   const MatmulKernels& kernels_;
   const TileSet& tiles_;
   const bool precise_;
+  const int64_t prefetch_bytes_;
   bool in_slabs_ = false;
   alignas(64) float results_[kGroupPanels][kMaxChunkTiles][kPanelFloats];
   alignas(64) uint8_t slabs_[kGroupPanels][kGroupBlocks * kSlabBlockBytes];
@@ -291,7 +292,7 @@ void CpuBackend::matmul(std::span<const MatmulOut> outs, const float* x, int64_t
   pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
     tiles.fill(kernels, worker);
     worker.barrier();
-    PanelWorker panels(kernels, tiles, precise_);
+    PanelWorker panels(kernels, tiles, precise_, prefetch_bytes_);
     for_each_unit({segments, outs.size()}, tiles.n_tiles(), chunk_tiles_for(k), worker,
                   [&](size_t s, int64_t begin, int64_t end, int64_t first_tile, int64_t last_tile) {
                     const MatmulOut& out = outs[s];
@@ -336,7 +337,7 @@ void CpuBackend::matmul_gated(const PackedWeight& gate, const PackedWeight& up, 
   pool_->run(n_threads, [&](ThreadPool::Worker& worker) {
     tiles.fill(kernels, worker);
     worker.barrier();
-    PanelWorker panels(kernels, tiles, precise_);
+    PanelWorker panels(kernels, tiles, precise_, prefetch_bytes_);
     for_each_unit({&segment, 1}, tiles.n_tiles(), chunk_tiles_for(k), worker,
                   [&](size_t, int64_t begin, int64_t end, int64_t first_tile, int64_t last_tile) {
                     constexpr int64_t kPairs = kGroupPanels / 2;  // group: gate panels, then their up panels

@@ -14,5 +14,8 @@ std::vector<std::string_view> available_isas();
 const KernelTable& kernels_of(std::string_view isa);
 // Kernels named by the environment variable LOCI_ISA, or the best available ones when it is unset or empty.
 const KernelTable& choose_kernels();
+// How many bytes ahead a product of few rows should fetch weights; 0 where the CPU does so by itself. The environment
+// variable LOCI_PREFETCH overrides it. Throws Error(kInvalidInput) if that is no number from 0 to 1048576.
+int64_t weight_prefetch_bytes();
 
 }  // namespace loci::cpu

@@ -23,9 +23,10 @@ struct MatmulKernels {
   void (*pack_f32_tile)(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t k_begin, int64_t k_end,
                         float* tile) noexcept;
 
-  // One panel times one activation tile of quantized codes: out[t * 16 + r], t < tile_tokens.
+  // One panel times one activation tile of quantized codes: out[t * 16 + r], t < tile_tokens. With few tokens it
+  // fetches what lies `ahead` bytes further to L2, 0 for nothing: panels follow one another in memory.
   using PanelInt8 = void (*)(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens,
-                             float* out) noexcept;
+                             int64_t ahead, float* out) noexcept;
   PanelInt8 panel_int8[kPanelTypeCount];  // nullptr for the float types
 
   // The same for many tokens: blocks of a panel are decoded once into a slab of at most kSlabBlockBytes each, in the

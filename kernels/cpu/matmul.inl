@@ -23,6 +23,16 @@ LOCI_HD float load_f32(const uint8_t* p) {
   return value;
 }
 
+// Up to so many tokens a product waits for memory.
+constexpr int kPrefetchTokens = 8;
+
+// Fetches to L2 what lies `ahead` bytes behind block b of a unit.
+template <class Q>
+LOCI_HD void prefetch_block(const uint8_t* unit, int b, int64_t ahead) {
+  constexpr int kBytes = Q::kUnitBytes / Q::kBlocks;
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(unit + b * kBytes + ahead + i, 0, 2);
+}
+
 // How far codes are moved up so that their offset becomes 128 (wide dots only).
 template <class Q>
 constexpr int kCodeShift = LOCI_WIDE_DOT&& Q::kOffset != 0 ? 7 - log2_of(Q::kOffset) : 0;

@@ -200,7 +200,7 @@ LOCI_HD void add_block(const Lanes<Q>& lanes, int b, const Columns& columns, Loa
 
 // Adds columns t0 .. t0 + kTokens - 1 of a tile to out[t * 16 + r].
 template <class Q, int kTokens>
-void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0,
+void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0, int64_t ahead,
                 float* out) noexcept {
   constexpr int kV = kVectors<Q>;
   for (int r0 = 0; r0 < kPanelRows; r0 += kV * VecF::kLanes) {
@@ -219,6 +219,7 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
       const Lanes<Q> lanes(at, r0);
       LOCI_UNROLL(1)
       for (int b = 0; b < Q::kBlocks; ++b) {
+        if (ahead > 0 && r0 == 0) prefetch_block<Q>(at, b, ahead);
         if constexpr (kTokens <= 2) {
           add_block<kTokens>(
               lanes, b, columns, [&](int v, int t) { return acc[v][t]; },
@@ -242,31 +243,34 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
 
 // All columns of a tile in passes of about equal width, added to out.
 template <class Q>
-void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int64_t ahead,
+                  float* out) noexcept {
   const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
   for (int pass = 0; pass < passes; ++pass) {
     const int t0 = tile_tokens * pass / passes;
+    const int64_t fetched = pass == 0 && tile_tokens <= kPrefetchTokens ? ahead : 0;
     switch (tile_tokens * (pass + 1) / passes - t0) {
       case 1:
-        panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, out);
+        panel_pass<Q, 1>(panel, n_blocks, tile, tile_tokens, t0, fetched, out);
         break;
       case 2:
-        panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, out);
+        panel_pass<Q, 2>(panel, n_blocks, tile, tile_tokens, t0, fetched, out);
         break;
       case 3:
-        panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, out);
+        panel_pass<Q, 3>(panel, n_blocks, tile, tile_tokens, t0, fetched, out);
         break;
       default:
-        panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, out);
+        panel_pass<Q, 4>(panel, n_blocks, tile, tile_tokens, t0, fetched, out);
         break;
     }
   }
 }
 
 template <class Q>
-void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int64_t ahead,
+                float* out) noexcept {
   __builtin_memset(out, 0, static_cast<size_t>(tile_tokens) * kPanelRows * sizeof(float));
-  panel_passes<Q>(panel, n_blocks, tile, tile_tokens, out);
+  panel_passes<Q>(panel, n_blocks, tile, tile_tokens, ahead, out);
 }
 
 // From three passes over a panel on it is decoded once, apart.
@@ -278,9 +282,9 @@ void slab_tile(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, int t
   for (int pass = 0; pass < passes; ++pass) {
     const int t0 = tile_tokens * pass / passes;
     if (tile_tokens * (pass + 1) / passes - t0 == 3) {
-      panel_pass<S, 3>(slab, n_blocks, tile, tile_tokens, t0, acc);
+      panel_pass<S, 3>(slab, n_blocks, tile, tile_tokens, t0, 0, acc);
     } else {
-      panel_pass<S, 4>(slab, n_blocks, tile, tile_tokens, t0, acc);
+      panel_pass<S, 4>(slab, n_blocks, tile, tile_tokens, t0, 0, acc);
     }
   }
 }

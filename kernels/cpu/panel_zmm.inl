@@ -84,7 +84,7 @@ LOCI_HD void block_tokens(const VecB w[8], const VecF scale[2], const VecF minim
 // out holds (kContinue).
 template <class Q, int kTokens, bool kContinue>
 void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int t0, int r0,
-                float* out) noexcept {
+                int64_t ahead, float* out) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) tile_tokens = kTokens;  // one pass per tile: a constant
   constexpr int kWanted = VecF::kLanes == 16 ? (Q::kHalves ? 2 : 4) : 2;
   constexpr int kStep = kTokens >= kWanted ? kWanted : kTokens;
@@ -98,6 +98,9 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
     const Q unit(panel, r0);
     LOCI_UNROLL(1)
     for (int b = 0; b < Q::kBlocks; ++b, tile += block_bytes) {
+      if constexpr (kTokens <= kPrefetchTokens) {
+        if (ahead > 0) prefetch_block<Q>(panel, b, ahead);
+      }
       VecB w[8];
       codes<kCodeShift<Q>>(unit, b, w);
       VecF scale[2], minimum[2];
@@ -128,7 +131,8 @@ void panel_pass(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
 
 // All columns of a tile whose size is not a constant, in passes of at most kTokensPerPass.
 template <class Q, bool kContinue>
-void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int64_t ahead,
+                  float* out) noexcept {
   const int passes = (tile_tokens + kTokensPerPass - 1) / kTokensPerPass;
   for (int pass = 0; pass < passes; ++pass) {
     const int t0 = tile_tokens * pass / passes;
@@ -136,16 +140,16 @@ void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, i
     for (int r0 = 0; r0 < kPanelRows; r0 += VecF::kLanes) {
       switch (t1 - t0) {
         case 1:
-          panel_pass<Q, 1, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          panel_pass<Q, 1, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, t0 == 0 && r0 == 0 ? ahead : 0, out);
           break;
         case 2:
-          panel_pass<Q, 2, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          panel_pass<Q, 2, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, t0 == 0 && r0 == 0 ? ahead : 0, out);
           break;
         case 3:
-          panel_pass<Q, 3, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          panel_pass<Q, 3, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, t0 == 0 && r0 == 0 ? ahead : 0, out);
           break;
         case 4:
-          panel_pass<Q, 4, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, out);
+          panel_pass<Q, 4, kContinue>(panel, n_blocks, tile, tile_tokens, t0, r0, t0 == 0 && r0 == 0 ? ahead : 0, out);
           break;
         default:
           break;
@@ -155,11 +159,12 @@ void panel_passes(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, i
 }
 
 template <class Q>
-void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* out) noexcept {
+void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int tile_tokens, int64_t ahead,
+                float* out) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) {
 #define LOCI_CASE(T) \
   case T:            \
-    return panel_pass<Q, T, false>(panel, n_blocks, tile, tile_tokens, 0, 0, out);
+    return panel_pass<Q, T, false>(panel, n_blocks, tile, tile_tokens, 0, 0, ahead, out);
     switch (tile_tokens) {
       // clang-format off
       LOCI_CASE(1) LOCI_CASE(2) LOCI_CASE(3) LOCI_CASE(4) LOCI_CASE(5) LOCI_CASE(6) LOCI_CASE(7) LOCI_CASE(8)
@@ -169,7 +174,7 @@ void panel_int8(const uint8_t* panel, int64_t n_blocks, const uint8_t* tile, int
     }
 #undef LOCI_CASE
   } else {
-    panel_passes<Q, false>(panel, n_blocks, tile, tile_tokens, out);
+    panel_passes<Q, false>(panel, n_blocks, tile, tile_tokens, ahead, out);
   }
 }
 
@@ -179,8 +184,8 @@ constexpr int kSlabMinTokens = 2 * kMaxTileTokens, kSlabMinTileTokens = kMaxTile
 template <class S>
 void slab_tile(const uint8_t* slab, int64_t n_blocks, const uint8_t* tile, int tile_tokens, float* acc) noexcept {
   if constexpr (kTokensPerPass == kMaxTileTokens) {
-    panel_pass<S, kMaxTileTokens, true>(slab, n_blocks, tile, tile_tokens, 0, 0, acc);
+    panel_pass<S, kMaxTileTokens, true>(slab, n_blocks, tile, tile_tokens, 0, 0, 0, acc);
   } else {
-    panel_passes<S, true>(slab, n_blocks, tile, tile_tokens, acc);
+    panel_passes<S, true>(slab, n_blocks, tile, tile_tokens, 0, acc);
   }
 }

@@ -52,7 +52,7 @@ TEST_P(EmulatedAmx, EqualsScalar) {
       std::vector<uint8_t> tile(static_cast<size_t>(n_blocks * kTileBytes * size));
       scalar_.quantize_tile(x.data(), k, n, size, 0, n_blocks, tile.data());
       std::vector<float> expected(static_cast<size_t>(size * kPanelRows));
-      scalar_.panel_int8[type](panel.data(), n_blocks, tile.data(), size, expected.data());
+      scalar_.panel_int8[type](panel.data(), n_blocks, tile.data(), size, 0, expected.data());
       for (const int64_t step : {unit / kBlock, 3 * unit / kBlock}) {
         const std::vector<float> found = test::run_slabs(amx_, type, panel, n_blocks, step, tile, size);
         ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)), 0)
@@ -75,7 +75,7 @@ TEST_P(EmulatedAmx, EqualsScalarAtTheExtremes) {
     const auto half = static_cast<std::ptrdiff_t>(panel.size() / 2);  // codes only, in every type
     std::fill(panel.begin() + half, panel.end(), static_cast<uint8_t>(fill));
     std::vector<float> expected(kMaxTileTokens * kPanelRows);
-    scalar_.panel_int8[type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, expected.data());
+    scalar_.panel_int8[type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, 0, expected.data());
     const std::vector<float> found = test::run_slabs(amx_, type, panel, n_blocks, n_blocks, tile, kMaxTileTokens);
     ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)), 0) << "filled with " << fill;
   }

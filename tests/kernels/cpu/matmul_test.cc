@@ -112,7 +112,7 @@ TEST_P(EveryType, Int8KernelEqualsScalar) {
       std::vector<uint8_t> tile(static_cast<size_t>(n_blocks * kTileBytes));
       scalar.quantize_tile(x.data() + t * k, k, 1, 1, 0, n_blocks, tile.data());
       float out[kPanelRows];
-      scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), 1, out);
+      scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), 1, 0, out);
       alone.insert(alone.end(), out, out + kPanelRows);
     }
     for (int n = 1; n <= kMaxTileTokens; ++n) {
@@ -123,7 +123,7 @@ TEST_P(EveryType, Int8KernelEqualsScalar) {
       scalar.quantize_tile(x.data(), k, n, size, 0, n_blocks, scalar_tile.data());
       ASSERT_EQ(tile, scalar_tile) << "tile of " << n << ", k " << k;
       std::vector<float> out(static_cast<size_t>(size * kPanelRows), NAN);
-      kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), size, out.data());
+      kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), size, 256, out.data());
       out.resize(static_cast<size_t>(n * kPanelRows));
       expect_same_bits(out, {alone.begin(), alone.begin() + n * kPanelRows}, str("tile of ", n, ", k ", k));
     }
@@ -154,8 +154,8 @@ TEST_P(EveryType, Int8KernelEqualsScalarAtTheExtremes) {
     repack_panel(panel_type, rows, kPanelRows, k, panel.data());
     std::fill(panel.end() - static_cast<std::ptrdiff_t>(code_bytes), panel.end(), static_cast<uint8_t>(fill));
     std::vector<float> expected(kMaxTileTokens * kPanelRows), out(expected.size());
-    scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, expected.data());
-    kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, out.data());
+    scalar.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, 0, expected.data());
+    kernels.panel_int8[panel_type](panel.data(), n_blocks, tile.data(), kMaxTileTokens, 0, out.data());
     expect_same_bits(out, expected, str("panel of ", fill));
     expect_same_bits(test::run_slabs(kernels, panel_type, panel, n_blocks, n_blocks, tile, kMaxTileTokens), expected,
                      str("slab of ", fill));
