@@ -1,5 +1,6 @@
 // The tile registers of AMX: eight matrices of up to 16 rows x 64 bytes, and the dot product of signed bytes.
-// With LOCI_AMX_EMULATED the same operations in plain C++, for machines without them: an instance of its own, for tests.
+// With LOCI_AMX_EMULATED the same operations in plain C++, for machines without them: an instance of its own, for
+// tests.
 #pragma once
 #include <stdint.h>
 

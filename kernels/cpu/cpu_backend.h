@@ -68,7 +68,7 @@ class CpuBackend final : public Backend {
   const bool always_precise_;
   const bool share_prefixes_;
   const int64_t prefetch_bytes_;  // how far ahead decode fetches weights
-  bool precise_;  // products of quantized weights keep f32 activations
+  bool precise_;                  // products of quantized weights keep f32 activations
   int64_t kv_bytes_read_ = 0;
   int n_threads_ = 1;
   int n_threads_batch_ = 1;

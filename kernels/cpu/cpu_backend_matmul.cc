@@ -123,8 +123,8 @@ class PanelWorker {
       }
       const auto kernel = kernels_.panel_int8[weight.panel_type()];
       for (int64_t tile = slabs ? slab_end : first_tile; tile < last_tile; ++tile) {
-        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens(tile),
-               prefetch_bytes_, result(g, tile - first_tile));
+        kernel(weight.panel(panel), tiles_.n_blocks(), tiles_.int8_tile(tile), tile_tokens(tile), prefetch_bytes_,
+               result(g, tile - first_tile));
       }
     }
   }

@@ -82,7 +82,8 @@ constexpr IsaEntry kIsas[] = {
     {"avx512", []() -> const KernelTable& { return avx512::kTable; }, has_avx512},
 #endif
 #if defined(LOCI_HAS_AVX2)
-    {"avx2", []() -> const KernelTable& { return avx2::kTable; }, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
+    {"avx2", []() -> const KernelTable& { return avx2::kTable; },
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
 #endif
     {"scalar", []() -> const KernelTable& { return scalar::kTable; }, [] { return true; }},
 };

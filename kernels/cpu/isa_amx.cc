@@ -1,8 +1,8 @@
 // Slab kernels on AMX tiles. CMake compiles this file for AMX, and once more with emulated tiles for tests.
 //
-// A = 16 tokens x 32 codes of the activation tile, as it lies; B = the 8 x 64 signed codes of a slab's block (code minus
-// offset, so that no sum is corrected afterwards); C = 16 tokens x 16 rows of int32. Scales change with every block, so
-// C is stored and added to the accumulators block by block, in the order of docs/numerics.md.
+// A = 16 tokens x 32 codes of the activation tile, as it lies; B = the 8 x 64 signed codes of a slab's block (code
+// minus offset, so that no sum is corrected afterwards); C = 16 tokens x 16 rows of int32. Scales change with every
+// block, so C is stored and added to the accumulators block by block, in the order of docs/numerics.md.
 #include LOCI_SIMD_HEADER
 #include "kernels/cpu/amx_kernels.h"
 #include "kernels/cpu/amx_tile.h"

@@ -65,7 +65,8 @@ const RooflineKernels& roofline_kernels(std::string_view isa) {
 // The loop for bf16 where this CPU has the instructions and the ISA in use is wide enough for them.
 const RooflineKernels* bf16_kernels(std::string_view isa) {
 #if defined(LOCI_HAS_AVX512BF16)
-  if ((isa.starts_with("avx512") || isa == "amx") && __builtin_cpu_supports("avx512bf16")) return &avx512bf16::kRoofline;
+  if ((isa.starts_with("avx512") || isa == "amx") && __builtin_cpu_supports("avx512bf16"))
+    return &avx512bf16::kRoofline;
 #endif
   (void)isa;
   return nullptr;

@@ -67,8 +67,8 @@ LOCI_HD int32_t reduce_add(VecI a) { return _mm512_reduce_add_epi32(a.v); }
 // every group g.
 LOCI_HD void pair_sums(const VecI values[2], int32_t sums[2][2]) {
   for (int h = 0; h < 2; ++h) {
-    const __m256i quarters = _mm256_add_epi32(_mm512_castsi512_si256(values[h].v),
-                                              _mm512_extracti64x4_epi64(values[h].v, 1));
+    const __m256i quarters =
+        _mm256_add_epi32(_mm512_castsi512_si256(values[h].v), _mm512_extracti64x4_epi64(values[h].v, 1));
     const __m128i group = _mm_add_epi32(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
     const __m128i pairs = _mm_hadd_epi32(group, group);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(sums[h]), pairs);

@@ -8,9 +8,9 @@
 namespace loci::test {
 
 // out [tile_tokens][16] of `n_blocks` blocks of a panel, decoded to slabs of `step` blocks (whole units) at a time.
-inline std::vector<float> run_slabs(const cpu::MatmulKernels& kernels, cpu::PanelType type, const std::vector<uint8_t>& panel,
-                                    int64_t n_blocks, int64_t step, const std::vector<uint8_t>& tile,
-                                    int tile_tokens) {
+inline std::vector<float> run_slabs(const cpu::MatmulKernels& kernels, cpu::PanelType type,
+                                    const std::vector<uint8_t>& panel, int64_t n_blocks, int64_t step,
+                                    const std::vector<uint8_t>& tile, int tile_tokens) {
   std::vector<float> out(static_cast<size_t>(tile_tokens * cpu::kPanelRows), 0.0f);
   std::vector<uint8_t> memory(static_cast<size_t>(step) * cpu::kSlabBlockBytes + 64);
   uint8_t* slab = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
