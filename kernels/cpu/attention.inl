@@ -220,7 +220,10 @@ void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange ke
 #pragma GCC unroll 64
     for (int n = 0; n < N; ++n) acc[r][n] = VecF::load(acc_rows + r * acc_stride + channel + n * VecF::kLanes);
   }
+  // Of a K tile, `step` bytes belong to each channel: what the pass fetches in all, evenly over its tokens.
   const bool wide_k = next.step > 32;
+  constexpr int kLines = N * VecF::kLanes < 32 ? 1 : N * VecF::kLanes / 32;
+  const int64_t token_step = int64_t{head_dim} / kTile * next.step;
   constexpr bool kWholeGroups = N * VecF::kLanes % 16 == 0;
   constexpr int kScaleBlocks = Format::kBlock > 1 ? (N * VecF::kLanes + Format::kBlock - 1) / Format::kBlock : 1;
   for (int tile = keys.begin / kTile; tile * kTile < keys.end; ++tile) {
@@ -231,7 +234,8 @@ void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange ke
     const float* weights = p + tile * kTile;
     TileScales<Format> scales[kScaleBlocks];
     for (int b = 0; b < kScaleBlocks; ++b) scales[b].load(v_tile, channel + b * Format::kBlock, head_dim);
-    for (int t = begin; t < end; ++t) {
+    const std::byte* line = fetched + begin * token_step + channel / kTile * int64_t{next.step};
+    for (int t = begin; t < end; ++t, line += token_step) {
       VecF x[N];
 #pragma GCC unroll 64
       for (int n = 0; n < N; ++n) {
@@ -240,10 +244,10 @@ void value_channels(const std::byte* const* v_tiles, const float* p, KeyRange ke
             v_values<Format, kWholeGroups>(v_tile, t, channel, n * VecF::kLanes, head_dim, scales[n / kVecsPerScale]);
       }
 #pragma GCC unroll 64
-      for (int n = 0; n < N; ++n) {
-        if ((n * VecF::kLanes) % 32 == 0 || (wide_k && (n * VecF::kLanes) % 16 == 0)) {
-          prefetch(fetched, int64_t{(t * head_dim + channel + n * VecF::kLanes) / kTile} * next.step);
-        }
+      for (int i = 0; i < kLines; ++i) prefetch(line, 64 * i);
+      if (wide_k) {
+#pragma GCC unroll 64
+        for (int i = kLines; i < 2 * kLines; ++i) prefetch(line, 64 * i);
       }
 #pragma GCC unroll 64
       for (int r = 0; r < R; ++r) {
