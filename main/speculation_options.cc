@@ -26,23 +26,49 @@ SpeculationMode parse_mode(const std::string& list) {
   return found.mode;
 }
 
+struct Flag {
+  const char* name;
+  bool given;
+};
+
+// Those that are given, as "--draft-tree, --spec-shared".
+std::string given_flags(std::initializer_list<Flag> flags) {
+  std::string names;
+  for (const Flag& flag : flags) {
+    if (flag.given) names += str(names.empty() ? "" : ", ", flag.name);
+  }
+  return names;
+}
+
 // What of the flags that change a model's metadata is given, as "--override-kv, --rope-freq-base".
 std::string metadata_flags(const EngineConfig& config) {
   const RopeOverrides& rope = config.rope;
   const RopeOverrides none;
-  std::string flags;
-  const auto add = [&](const char* flag, bool given) {
-    if (given) flags += str(flags.empty() ? "" : ", ", flag);
-  };
-  add("--override-kv", !config.override_kv.empty());
-  add("--rope-scaling", rope.scaling_type != none.scaling_type);
-  add("--rope-scale", rope.scale != none.scale);
-  add("--rope-freq-base", rope.freq_base != none.freq_base);
-  add("--rope-freq-scale", rope.freq_scale != none.freq_scale);
-  add("--yarn-...", rope.yarn_orig_ctx != none.yarn_orig_ctx || rope.yarn_ext_factor != none.yarn_ext_factor ||
-                        rope.yarn_attn_factor != none.yarn_attn_factor || rope.yarn_beta_slow != none.yarn_beta_slow ||
-                        rope.yarn_beta_fast != none.yarn_beta_fast);
-  return flags;
+  return given_flags({
+      {"--override-kv", !config.override_kv.empty()},
+      {"--rope-scaling", rope.scaling_type != none.scaling_type},
+      {"--rope-scale", rope.scale != none.scale},
+      {"--rope-freq-base", rope.freq_base != none.freq_base},
+      {"--rope-freq-scale", rope.freq_scale != none.freq_scale},
+      {"--yarn-...", rope.yarn_orig_ctx != none.yarn_orig_ctx || rope.yarn_ext_factor != none.yarn_ext_factor ||
+                         rope.yarn_attn_factor != none.yarn_attn_factor || rope.yarn_beta_slow != none.yarn_beta_slow ||
+                         rope.yarn_beta_fast != none.yarn_beta_fast},
+  });
+}
+
+// Flags that steer drafts, and differ from their defaults, where nothing drafts or no model does.
+std::string idle_flags(const EngineConfig& config, const Speculation& params) {
+  const Speculation none;
+  const bool no_model = config.draft_model_path.empty(), nothing = params.mode == SpeculationMode::kNone;
+  return given_flags({
+      {"--spec-draft-n-max", nothing && params.max_tokens != none.max_tokens},
+      {"--spec-draft-n-min", nothing && params.min_tokens != none.min_tokens},
+      {"--spec-draft-p-min", (nothing || no_model) && params.p_min != none.p_min},
+      {"--spec-draft-vocab", no_model && config.draft_vocab != EngineConfig().draft_vocab},
+      {"--draft-tree", nothing && params.width != none.width},
+      {"--no-spec-adaptive", nothing && params.adaptive != none.adaptive},
+      {"--spec-shared", nothing && params.shared_ngrams != none.shared_ngrams},
+  });
 }
 
 }  // namespace
@@ -107,6 +133,11 @@ void finish_speculation(EngineConfig& config, SpeculationOptions& options) {
     if (const std::string flags = metadata_flags(config); !flags.empty()) {
       log_info("note: ", flags, ": for the model alone; the draft model is taken as its file says");
     }
+  }
+  if (const std::string flags = idle_flags(config, options.params); !flags.empty()) {
+    log_info("note: ", flags, ": without effect, ",
+             options.params.mode == SpeculationMode::kNone ? "nothing is drafted (--spec-type, -md)"
+                                                           : "no model drafts (-md)");
   }
   if (options.params.min_tokens > options.params.max_tokens) {
     fail(ErrorKind::kInvalidInput, "--spec-draft-n-min: expected at most ", options.params.max_tokens,

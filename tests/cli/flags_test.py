@@ -44,6 +44,16 @@ class Flags(TestCase):
                 self.assert_error(run(command, flag, "x"), "not supported by this build: " + flag,
                                   "scripts/bench_speculation.py")
 
+    def test_draft_flags_that_steer_nothing_say_so(self):
+        args = ("-m", TINY, "--temp", "0", "-n", "1", "-c", "64")
+        steering = ("--spec-draft-p-min", "0.5", "--spec-draft-vocab", "100")
+        noted = run("run", *args, "--draft-tree", "2", "hi").error
+        self.assertIn("note: --draft-tree: without effect, nothing is drafted", noted)
+        noted = run("run", *args, "--spec-type", "ngram", "--draft-tree", "2", *steering, "hi").error
+        self.assertIn("note: --spec-draft-p-min, --spec-draft-vocab: without effect, no model drafts", noted)
+        noted = run("run", *args, "-md", TINY, "--draft-tree", "2", *steering, "hi").error
+        self.assertNotIn("without effect", noted)
+
     def test_metadata_flags_leave_the_draft_model_alone_and_say_so(self):
         args = ("-md", TINY, "-m", TINY, "-n", "2")
         self.assertNotIn("draft model", run("run", *args, "hi").error)
