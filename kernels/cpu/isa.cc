@@ -27,6 +27,16 @@ bool has_f16c() {
 }
 #endif
 
+#if defined(LOCI_HAS_AVX2)
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
+#endif
+#if defined(LOCI_HAS_AVXVNNI)
+// CPUID leaf 7, second page, EAX bit 4.
+bool has_avxvnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+}
+#endif
 #if defined(LOCI_HAS_AVX512)
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -81,9 +91,11 @@ constexpr IsaEntry kIsas[] = {
 #if defined(LOCI_HAS_AVX512)
     {"avx512", []() -> const KernelTable& { return avx512::kTable; }, has_avx512},
 #endif
+#if defined(LOCI_HAS_AVXVNNI)
+    {"avxvnni", []() -> const KernelTable& { return avxvnni::kTable; }, [] { return has_avx2() && has_avxvnni(); }},
+#endif
 #if defined(LOCI_HAS_AVX2)
-    {"avx2", []() -> const KernelTable& { return avx2::kTable; },
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }},
+    {"avx2", []() -> const KernelTable& { return avx2::kTable; }, has_avx2},
 #endif
     {"scalar", []() -> const KernelTable& { return scalar::kTable; }, [] { return true; }},
 };

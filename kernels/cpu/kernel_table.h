@@ -80,6 +80,7 @@ struct KernelTable {
   }
 LOCI_DECLARE_ISA(scalar)
 LOCI_DECLARE_ISA(avx2)
+LOCI_DECLARE_ISA(avxvnni)
 LOCI_DECLARE_ISA(avx512)
 LOCI_DECLARE_ISA(avx512vnni)
 #undef LOCI_DECLARE_ISA

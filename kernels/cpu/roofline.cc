@@ -45,6 +45,9 @@ constexpr const RooflineKernels* kAll[] = {
 #if defined(LOCI_HAS_AVX512)
     &avx512::kRoofline,
 #endif
+#if defined(LOCI_HAS_AVXVNNI)
+    &avxvnni::kRoofline,
+#endif
 #if defined(LOCI_HAS_AVX2)
     &avx2::kRoofline,
 #endif

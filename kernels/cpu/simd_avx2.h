@@ -1,4 +1,5 @@
-// Eight lanes per vector (AVX2, FMA, F16C). Also the list of operations that every simd_*.h offers:
+// Eight lanes per vector (AVX2, FMA, F16C; with AVX-VNNI where the unit is compiled for it). Also the list of
+// operations that every simd_*.h offers:
 //   VecF, VecI  kLanes lanes of f32 / int32;  VecB  4 bytes per lane;  Mask  one truth value per lane.
 // Each ISA's unit gets its own copy in its own anonymous namespace, so that no symbol leaves it.
 #pragma once
@@ -7,8 +8,12 @@
 
 #include "kernels/hd.h"
 
-// Byte dots go through 16-bit sums (vpmaddubsw): codes must stay small, see dot_groups in matmul.inl.
+// Without VNNI byte dots go through 16-bit sums (vpmaddubsw): codes must stay small, see IntegerSum in panel_ymm.inl.
+#if defined(__AVXVNNI__)
+#define LOCI_WIDE_DOT 1
+#else
 #define LOCI_WIDE_DOT 0
+#endif
 #define LOCI_PANEL_PASSES "kernels/cpu/panel_ymm.inl"
 
 namespace loci::cpu::LOCI_ISA {
@@ -158,6 +163,12 @@ struct Table16 {
   }
 };
 LOCI_HD VecB lookup(Table16 table, VecB codes) { return {_mm256_shuffle_epi8(table.v, codes.v)}; }
+
+#if LOCI_WIDE_DOT
+// acc + the dot product of each lane's four unsigned bytes with its four signed bytes of q.
+LOCI_HD VecI dot4(VecI acc, VecB w, VecB q) { return {_mm256_dpbusd_avx_epi32(acc.v, w.v, q.v)}; }
+LOCI_HD VecI dot4(VecI acc, VecB w, const int8_t* q) { return dot4(acc, w, VecB::broadcast4(q)); }
+#endif
 
 // Two 16-bit sums per lane, each of two products of an unsigned byte of u and a signed byte of q.
 struct VecPairs {
