@@ -5,59 +5,81 @@
 // normal, so that every ISA rounds alike.
 constexpr float kSmallestAmax = 0x1p-90f;
 
-// The tile is a byte array: its numbers are written by memcpy.
-template <class T>
-LOCI_HD void put(uint8_t* place, T value) {
-  __builtin_memcpy(place, &value, sizeof(value));
-}
-// Two 16-bit numbers, `low` first in memory.
-LOCI_HD uint32_t packed(int32_t low, int32_t high) {
-  return (static_cast<uint32_t>(low) & 0xffffu) | static_cast<uint32_t>(high) << 16;
+// What the tokens of a tile share while one block of theirs is quantized, an array entry per token, so that all but the
+// elements themselves is computed for many tokens at a time.
+struct BlockFields {
+  alignas(64) float amax[kMaxTileTokens] = {};
+  alignas(64) float inverse[kMaxTileTokens];
+  alignas(64) int32_t pairs[2][2][kMaxTileTokens] = {};  // pair_sums() of the codes
+};
+
+LOCI_HD float largest_magnitude(const float* x) {
+  VecI largest = VecI::zero();  // magnitudes compare as integers; NaN compares above infinity
+  for (int i = 0; i < kBlock; i += VecF::kLanes) {
+    largest = max(largest, as_int(VecF::load(x + i)) & VecI::splat(0x7fffffff));
+  }
+  const int32_t bits = reduce_max(largest);
+  float amax;
+  __builtin_memcpy(&amax, &bits, sizeof(amax));
+  return amax;
 }
 
-// One block of one token: codes[32], and the token's fields, `field` bytes apart, in their order in the tile.
-//   d = amax / 127, code = round_to_even(x * (127 / amax)). An infinity or NaN in the block makes d non-finite, and so
-//   every output of the token.
-LOCI_HD void quantize_block(const float* x, int8_t* codes, uint8_t* fields, int field) {
-  constexpr int kVectors = kBlock / VecF::kLanes;
-  VecF v[kVectors];
-  VecI largest = VecI::zero();  // magnitudes compare as integers; NaN compares above infinity
-  for (int i = 0; i < kVectors; ++i) {
-    v[i] = VecF::load(x + i * VecF::kLanes);
-    largest = max(largest, as_int(v[i]) & VecI::splat(0x7fffffff));
-  }
-  const int32_t amax_bits = reduce_max(largest);
-  float amax;
-  __builtin_memcpy(&amax, &amax_bits, sizeof(amax));
-  const bool is_zero = amax < kSmallestAmax;
-  const VecF inverse = VecF::splat(is_zero ? 0.0f : 127.0f / amax);
-  VecI code[kVectors];
-  for (int i = 0; i < kVectors; ++i) {
-    code[i] = max(VecI::splat(-127), min(VecI::splat(127), round_to_int(v[i] * inverse)));
+LOCI_HD void quantize_block(const float* x, float inverse, int8_t* codes, int32_t pairs[2][2]) {
+  VecI code[kBlock / VecF::kLanes];
+  for (int i = 0; i < kBlock / VecF::kLanes; ++i) {
+    const VecI rounded = round_to_int(VecF::load(x + i * VecF::kLanes) * VecF::splat(inverse));
+    code[i] = max(VecI::splat(-127), min(VecI::splat(127), rounded));
     code[i].store_i8(codes + i * VecF::kLanes);
   }
-  int32_t pairs[2][2];
   pair_sums(code, pairs);
-  const int32_t sum0 = pairs[0][0] + pairs[0][1], sum1 = pairs[1][0] + pairs[1][1];
-  const float d = is_zero ? 0.0f : amax / 127.0f;
-  put(fields, d);
-  put(fields + field, d * static_cast<float>(sum0 + sum1));
-  put(fields + 2 * field, -128 * (sum0 + sum1));
-  put(fields + 3 * field, -128 * sum0);
-  put(fields + 4 * field, -128 * sum1);
-  put(fields + 5 * field, packed(-pairs[0][0] - pairs[1][0], -pairs[0][1] - pairs[1][1]));
-  put(fields + 6 * field, packed(-pairs[0][0], -pairs[0][1]));
-  put(fields + 7 * field, packed(-pairs[1][0], -pairs[1][1]));
 }
 
+// inverse = 127 / amax; returns d = amax / 127; both 0 for a block that counts as zero. An infinity or NaN in the block
+// makes d non-finite, and so every output of the token.
+LOCI_HD VecF block_scales(BlockFields& fields, int t) {
+  const VecF amax = VecF::load(fields.amax + t), most = VecF::splat(127.0f);
+  const Mask is_zero = amax < VecF::splat(kSmallestAmax);
+  select(is_zero, VecF::zero(), most / amax).store(fields.inverse + t);
+  return select(is_zero, VecF::zero(), amax / most);
+}
+
+// Two 16-bit numbers, `low` first in memory.
+LOCI_HD VecI packed(VecI low, VecI high) { return (low & VecI::splat(0xffff)) | shl<16>(high); }
+
+// Block after block: codes[tile_tokens][32], then the fields of all tokens (panel_format.h).
 void quantize_tile(const float* x, int64_t x_stride, int n_tokens, int tile_tokens, int64_t block_begin,
                    int64_t block_end, uint8_t* tile) noexcept {
   for (int64_t block = block_begin; block < block_end; ++block) {
     uint8_t* base = tile + block * kTileBytes * tile_tokens;
-    if (n_tokens < tile_tokens) __builtin_memset(base, 0, static_cast<size_t>(tile_tokens) * kTileBytes);
+    int8_t* codes = reinterpret_cast<int8_t*>(base);
+    if (n_tokens < tile_tokens) __builtin_memset(base, 0, static_cast<size_t>(tile_tokens) * kBlock);
+    const float* first = x + block * kBlock;
+    BlockFields fields;
+    for (int t = 0; t < n_tokens; ++t) fields.amax[t] = largest_magnitude(first + t * x_stride);
+    VecF d[kMaxTileTokens / VecF::kLanes];
+    for (int t = 0; t < tile_tokens; t += VecF::kLanes) d[t / VecF::kLanes] = block_scales(fields, t);
     for (int t = 0; t < n_tokens; ++t) {
-      quantize_block(x + t * x_stride + block * kBlock, reinterpret_cast<int8_t*>(base) + t * kBlock,
-                     base + tile_tokens * kBlock + 4 * t, 4 * tile_tokens);
+      int32_t pairs[2][2];
+      quantize_block(first + t * x_stride, fields.inverse[t], codes + t * kBlock, pairs);
+      for (int i = 0; i < 4; ++i) fields.pairs[i / 2][i % 2][t] = pairs[i / 2][i % 2];
+    }
+    for (int t = 0; t < tile_tokens; t += VecF::kLanes) {
+      uint8_t* place = base + tile_tokens * kBlock + 4 * t;
+      const auto put = [&](VecF values) {
+        values.store_first(reinterpret_cast<float*>(place), tile_tokens - t);
+        place += 4 * tile_tokens;
+      };
+      const auto load = [&](int half, int pair) { return VecI::load(fields.pairs[half][pair] + t); };
+      const VecI a0 = load(0, 0), b0 = load(0, 1), a1 = load(1, 0), b1 = load(1, 1), none = VecI::zero();
+      const VecI sum0 = a0 + b0, sum1 = a1 + b1;
+      put(d[t / VecF::kLanes]);
+      put(d[t / VecF::kLanes] * to_float(sum0 + sum1));
+      put(as_float(none - shl<7>(sum0 + sum1)));
+      put(as_float(none - shl<7>(sum0)));
+      put(as_float(none - shl<7>(sum1)));
+      put(as_float(packed(none - a0 - a1, none - b0 - b1)));
+      put(as_float(packed(none - a0, none - b0)));
+      put(as_float(packed(none - a1, none - b1)));
     }
   }
 }
