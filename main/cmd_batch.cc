@@ -17,6 +17,7 @@
 #include "main/interrupt.h"
 #include "main/options.h"
 #include "server/json.h"
+#include "server/tools/dialect.h"
 
 #ifndef LOCI_VERSION
 #define LOCI_VERSION "0.0.0"
@@ -35,6 +36,7 @@ struct BatchOptions {
   int64_t n_predict = -1;
   int64_t timeout_ms = -1;
   std::vector<std::string> stops;
+  std::string dialect = "auto";
 };
 
 void add_batch_options(CLI::App& app, BatchOptions& options, EngineConfig& config) {
@@ -65,6 +67,9 @@ void add_batch_options(CLI::App& app, BatchOptions& options, EngineConfig& confi
       ->group(kGroup)
       ->type_name("S");
   add_request_timeout_option(app, options.timeout_ms);
+  app.add_option("--tool-dialect", options.dialect, "how the model writes tool calls; auto (default): as its template")
+      ->group(kGroup)
+      ->type_name("NAME");
   app.add_flag("--retry-failed", options.output.retry_failed, "run lines again that failed in an earlier run")
       ->group(kGroup);
   app.add_flag("--overwrite", options.output.overwrite, "begin anew, whatever the output holds")->group(kGroup);
@@ -100,6 +105,16 @@ void settle_files(BatchOptions& options) {
   }
 }
 
+// The dialect of this name, or that of the template. Throws Error that lists the names.
+const server::Dialect* dialect_for(const std::string& name, const ChatTemplate* chat_template) {
+  if (name == "auto") return chat_template == nullptr ? nullptr : server::dialect_of(*chat_template);
+  const server::Dialect* dialect = server::find_dialect(name);
+  if (dialect != nullptr) return dialect;
+  std::string names = "auto";
+  for (const std::string& known : server::dialect_names()) names += ", " + known;
+  fail(ErrorKind::kInvalidInput, "--tool-dialect: expected one of ", names, ", found '", name, "'");
+}
+
 // "loci-VERSION-MODEL-SETTINGS": whatever an answer depends on, but for its own line.
 std::string fingerprint_text(const Engine& engine, const ChatFormat& format, const ChatOptions& chat,
                              const BatchSettings& settings) {
@@ -111,6 +126,7 @@ std::string fingerprint_text(const Engine& engine, const ChatFormat& format, con
                         settings.text_is_chat, '\n', chat.reasoning ? (*chat.reasoning ? 1 : 0) : -1, '\n');
   for (const auto& [name, value] : sampling_values(defaults.sampling)) all += name + "=" + value + "\n";
   for (const auto& [token, bias] : defaults.sampling.logit_bias) all += str(token, ':', bias, '\n');
+  if (defaults.dialect != nullptr) all += str("dialect ", defaults.dialect->name, '\n');
   std::string texts;
   for (const std::string& breaker : defaults.sampling.dry_sequence_breakers) texts += stable_id({breaker});
   for (const std::string& stop : defaults.stops) texts += stable_id({stop});
@@ -186,6 +202,7 @@ int cmd_batch(const std::vector<std::string>& args) {
   server::RequestDefaults& defaults = settings.defaults;
   defaults.tokenizer = &engine->tokenizer();
   defaults.chat_template = format.chat_template();
+  defaults.dialect = dialect_for(options.dialect, format.chat_template());
   defaults.n_ctx = std::min(engine->info().n_ctx, engine->info().n_kv_tokens);
   defaults.sampling = sampling.params;
   defaults.max_tokens = options.n_predict;

@@ -105,10 +105,6 @@ void refuse_unsupported(const BodyFields& body) {
   for (const char* name : {"thinking_budget_tokens", "reasoning_budget_tokens"}) {
     if (body.integer(name).value_or(-1) >= 0) refuse_field(name, "the length of thinking cannot be steered");
   }
-  if (const Json* tools = body.find("tools"); tools != nullptr && !is_empty(*tools)) {
-    const Json* choice = body.find("tool_choice");
-    if (choice == nullptr || *choice != "none") refuse_field("tools", "tool calls; tool_choice \"none\" goes without");
-  }
 }
 
 void read_common(const BodyFields& body, const RequestDefaults& defaults, CompletionRequest& request) {
@@ -149,7 +145,9 @@ void read_messages(const Json& json, const BodyFields& body, const RequestDefaul
   }
   ChatBody chat = parse_chat_body(json, *defaults.chat_template, true);
   ChatTemplateInputs& inputs = chat.inputs;
-  inputs.tools = {};  // present with tool_choice "none" alone
+  request.dialect = defaults.dialect;
+  request.tools = read_tool_request(body, defaults.dialect);
+  if (request.tools.tools.empty()) inputs.tools = {};
   jinja::Variables kwargs = defaults.template_kwargs;
   std::optional<bool> thinking = defaults.thinking;
   if (const auto effort = body.string("reasoning_effort")) {
@@ -229,6 +227,7 @@ CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const Re
   if (endpoint == Endpoint::kChatCompletions) {
     read_messages(body, fields, defaults, request);
   } else {
+    (void)read_tool_request(fields, nullptr);  // refuses tools
     read_prompts(fields, defaults, request);
   }
   return request;

@@ -12,6 +12,7 @@
 #include "server/api_error.h"
 #include "server/body_fields.h"
 #include "server/prompt_tokens.h"
+#include "server/tools/tool_request.h"
 
 namespace loci::server {
 
@@ -21,6 +22,7 @@ enum class Endpoint { kChatCompletions, kCompletions };
 struct RequestDefaults {
   const Tokenizer* tokenizer = nullptr;         // not owned
   const ChatTemplate* chat_template = nullptr;  // not owned; nullptr: chat requests are refused
+  const Dialect* dialect = nullptr;             // of the model's tool calls and thinking; nullptr: tools are refused
   int64_t n_ctx = 0;
   SamplingParams sampling;
   int64_t max_tokens = -1;
@@ -45,6 +47,8 @@ struct CompletionRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool split_reasoning = false;
+  const Dialect* dialect = nullptr;  // chat: RequestDefaults::dialect
+  ToolRequest tools;                 // chat
   bool stream = false, include_usage = false;
   int priority = 0;         // higher goes first
   int64_t timeout_ms = -1;  // for the whole answer; -1: none

@@ -5,16 +5,16 @@
 #include <limits>
 
 #include "kernels/check.h"
-#include "server/reasoning.h"
+#include "server/request_output.h"
 
 namespace loci::server {
 namespace {
 
-const char* finish_reason(const RequestStats& stats) {
+const char* finish_reason(const RequestStats& stats, bool has_calls) {
   switch (stats.reason) {
     case FinishReason::kEndToken:
     case FinishReason::kStopString:
-      return "stop";
+      return has_calls ? "tool_calls" : "stop";
     case FinishReason::kLimit:
     case FinishReason::kContextFull:
     case FinishReason::kDeadline:
@@ -54,22 +54,26 @@ Json logprobs_json(const ChoiceRecorder& choice, const Tokenizer& tokenizer) {
   return out;
 }
 
-Json message_json(const std::string& text, const CompletionRequest& request) {
+// The message, and whether it ends with calls.
+Json message_json(const std::string& text, const CompletionRequest& request, const std::string& id_seed,
+                  bool& has_calls) {
+  OutputParser parser = output_parser(request, id_seed, false);
+  ParsedOutput output;
+  output.add(parser.feed(text));
+  output.add(parser.finish());
+  has_calls = !output.calls.empty();
   Json message;
   message["role"] = "assistant";
-  if (!request.split_reasoning) {
-    message["content"] = text;
-    return message;
+  message["content"] = has_calls && output.content.empty() ? Json() : Json(output.content);
+  if (!output.reasoning.empty()) message["reasoning_content"] = output.reasoning;
+  for (const ParsedCall& call : output.calls) {
+    Json entry;
+    entry["id"] = call.id;
+    entry["type"] = "function";
+    entry["function"]["name"] = call.name;
+    entry["function"]["arguments"] = call.arguments;
+    message["tool_calls"].push_back(std::move(entry));
   }
-  ReasoningSplitter splitter(request.prompts.front().opens_reasoning);
-  std::string content, reasoning;
-  const auto take = [&](const std::vector<AnswerPart>& parts) {
-    for (const AnswerPart& part : parts) (part.thinking ? reasoning : content) += part.text;
-  };
-  take(splitter.add(text));
-  take(splitter.finish());
-  message["content"] = content;
-  if (!reasoning.empty()) message["reasoning_content"] = reasoning;
   return message;
 }
 
@@ -165,14 +169,15 @@ Json completion_json(const CompletionRequest& request, std::span<const ChoiceRec
     const ChoiceRecorder& choice = *choices[i];
     Json entry;
     entry["index"] = i;
+    bool has_calls = false;
     if (is_chat) {
-      entry["message"] = message_json(choice.text(), request);
+      entry["message"] = message_json(choice.text(), request, str(stamp.id, '/', i), has_calls);
     } else {
       const std::string echoed = request.echoed.empty() ? "" : request.echoed[i / static_cast<size_t>(request.n)];
       entry["text"] = echoed + choice.text();
     }
     entry["logprobs"] = request.logprobs ? logprobs_json(choice, tokenizer) : Json();
-    entry["finish_reason"] = finish_reason(choice.stats());
+    entry["finish_reason"] = finish_reason(choice.stats(), has_calls);
     out["choices"].push_back(std::move(entry));
   }
   out["usage"] = usage_json(request, choices);

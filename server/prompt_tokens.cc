@@ -23,7 +23,7 @@ PromptTokens encode_chat(const Tokenizer& tokenizer, const std::vector<PromptPie
   PromptTokens out;
   out.tokens = tokenizer.encode(pieces, !has_bos);
   drop_end_token(tokenizer.special(), out.tokens);
-  out.opens_reasoning = !opened_reasoning(text).empty();
+  out.opens_reasoning = opened_reasoning(text);
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace loci::server {
 
 struct PromptTokens {
   std::vector<int32_t> tokens;
-  bool opens_reasoning = false;  // the template ends with <think>: the answer starts inside
+  std::string opens_reasoning;  // the marker (<think>) that the template ends with: the answer starts inside
 };
 
 // What a chat template rendered. A template that spells the begin token itself gets no second one.

@@ -327,6 +327,19 @@ class Errors(BatchCase):
         self.fails(chat_line("x", "hi"), "not_supported_error", "no chat template", status=501,
                    flags=("-m", TINY_RAW, *FAST[2:]))
 
+    def test_tools_need_a_dialect(self):
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+        chatml = (*FAST, "--chat-template", "chatml")
+        self.fails(chat_line("x", "hi", tools=tools), "not_supported_error", "Field 'tools'", "--tool-dialect",
+                   status=501, flags=chatml)
+        line = chat_line("x", "hi", tools=tools) + "\n"
+        results, _ = self.batch(line, flags=(*chatml, "--tool-dialect", "hermes"))
+        self.assertIsNone(results["x"]["error"])
+        self.fails(chat_line("x", "hi", tools=tools, tool_choice="required"), "not_supported_error",
+                   "Field 'tool_choice'", status=501, flags=(*chatml, "--tool-dialect", "hermes"))
+        self.assert_error(run("batch", *FAST, "--tool-dialect", "elvish", "-i", self.temporary("in.jsonl", line)),
+                          "--tool-dialect: expected one of", "hermes", "'elvish'")
+
     def test_null_and_unknown_fields_are_ignored(self):
         results, _ = self.batch(text_line("x", "abc", temperature=None, stop=None, n=None, user="me", store=True,
                                           tools=[], response_format={"type": "text"}))

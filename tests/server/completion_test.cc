@@ -1,4 +1,5 @@
 // Bodies to requests, results to bodies, with the vocabulary of a tiny model.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -208,6 +209,75 @@ TEST_F(Completion, ThinkingIsSetApart) {
   EXPECT_EQ(apart["reasoning_content"], "so");
   EXPECT_EQ(message("<think>so</think>yes", R"(,"reasoning_format":"none")")["content"], "<think>so</think>yes");
   EXPECT_FALSE(message("yes", "").contains("reasoning_content"));
+}
+
+TEST_F(Completion, ToolCallsAreSetApart) {
+  chat_template_ = std::make_unique<ChatTemplate>(ChatTemplate::from_source(
+      "{% for t in tools or [] %}{{ t.function.name }};{% endfor %}{{ messages[-1].content }}"));
+  defaults_.chat_template = chat_template_.get();
+  defaults_.dialect = find_dialect("hermes");
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":
+    {"name":"f","parameters":{"type":"object"}}}])";
+  const std::string text = "See:\n<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
+  const auto answer = [&](const std::string& more, const std::string& written, FinishReason reason) {
+    const CompletionRequest request = parse(body + more + "}", Endpoint::kChatCompletions);
+    ChoiceRecorder choice(request, *tokenizer_);
+    RequestStats stats;
+    stats.reason = reason;
+    choice.on_finish(written, stats);
+    const ChoiceRecorder* const choices[] = {&choice};
+    ResponseStamp stamp;
+    stamp.id = "chatcmpl-1";
+    return completion_json(request, choices, *tokenizer_, stamp)["choices"][0];
+  };
+  const Json choice = answer("", text, FinishReason::kEndToken);
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], "See:");
+  const Json call = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_EQ(call["function"]["name"], "f");
+  EXPECT_EQ(call["function"]["arguments"], R"({"a":1})");
+  EXPECT_EQ(call["id"].get<std::string>().substr(0, 5), "call_");
+  EXPECT_EQ(answer("", text, FinishReason::kEndToken)["message"]["tool_calls"][0]["id"], call["id"]);
+  EXPECT_TRUE(answer("", text.substr(5), FinishReason::kEndToken)["message"]["content"].is_null());
+  EXPECT_EQ(answer("", text, FinishReason::kLimit)["finish_reason"], "length");
+  // What is no whole call is text.
+  const Json broken = answer("", text.substr(0, text.size() - 15), FinishReason::kEndToken);
+  EXPECT_EQ(broken["message"]["content"], text.substr(0, text.size() - 15));
+  EXPECT_EQ(broken["finish_reason"], "stop");
+  const Json none = answer(R"(,"tool_choice":"none")", text, FinishReason::kEndToken);
+  EXPECT_EQ(none["message"]["content"], text);
+  EXPECT_FALSE(none["message"].contains("tool_calls"));
+  // The model sees the tools, or does not.
+  const auto prompt = [&](const std::string& more) {
+    return tokenizer_->decode(parse(body + more + "}", Endpoint::kChatCompletions).prompts[0].tokens);
+  };
+  EXPECT_EQ(prompt(""), "f;hi");
+  EXPECT_EQ(prompt(R"(,"tool_choice":"none")"), "hi");
+}
+
+TEST_F(Completion, FieldsOfToolsAreChecked) {
+  using ::testing::HasSubstr;
+  defaults_.dialect = find_dialect("hermes");
+  const auto fault = [&](const std::string& fields) {
+    return error(R"({"messages":[{"role":"user","content":"hi"}],)" + fields + "}", Endpoint::kChatCompletions);
+  };
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(fault(tools), "no error");
+  EXPECT_THAT(fault(R"("tools":{})"), HasSubstr("expected a list"));
+  EXPECT_THAT(fault(R"("tools":[1])"), HasSubstr("Field 'tools[0]'"));
+  EXPECT_THAT(fault(R"("tools":[{"type":"function"}])"), HasSubstr("'function'"));
+  EXPECT_THAT(fault(R"("tools":[{"type":"custom"}])"), HasSubstr("only 'function'"));
+  EXPECT_THAT(fault(R"("tools":[{"function":{"name":""}}])"), HasSubstr("tools[0].function.name"));
+  EXPECT_THAT(fault(R"("tools":[{"function":{"name":"f","parameters":[]}}])"), HasSubstr("expected a JSON schema"));
+  EXPECT_THAT(fault(tools + R"(,"tool_choice":"required")"), HasSubstr("cannot be forced"));
+  EXPECT_THAT(fault(tools + R"(,"tool_choice":"must")"), HasSubstr("Field 'tool_choice'"));
+  EXPECT_THAT(fault(tools + R"(,"tool_choice":{"type":"function","function":{"name":"g"}})"),
+              HasSubstr("one of the tools"));
+  EXPECT_THAT(fault(tools + R"(,"parallel_tool_calls":1)"), HasSubstr("parallel_tool_calls"));
+  defaults_.dialect = nullptr;
+  EXPECT_THAT(fault(tools), HasSubstr("--tool-dialect"));
+  EXPECT_EQ(fault(tools + R"(,"tool_choice":"none")"), "no error");
 }
 
 TEST_F(Completion, LogProbabilitiesFollowTheText) {

@@ -14,8 +14,8 @@ std::ostream& operator<<(std::ostream& out, const Split& split) {
   return out << "thinking '" << split.thinking << "' answer '" << split.answer << "'";
 }
 
-Split split_in_pieces(const std::string& text, size_t piece, bool starts_inside) {
-  ReasoningSplitter splitter(starts_inside);
+Split split_in_pieces(const std::string& text, size_t piece, const std::string& opened) {
+  ReasoningSplitter splitter(opened);
   Split out;
   const auto take = [&out](const std::vector<AnswerPart>& parts) {
     for (const AnswerPart& part : parts) (part.thinking ? out.thinking : out.answer) += part.text;
@@ -25,9 +25,9 @@ Split split_in_pieces(const std::string& text, size_t piece, bool starts_inside)
   return out;
 }
 
-void expect_split(const std::string& text, const Split& expected, bool starts_inside = false) {
+void expect_split(const std::string& text, const Split& expected, const std::string& opened = "") {
   for (size_t piece = 1; piece <= text.size(); ++piece) {
-    EXPECT_EQ(split_in_pieces(text, piece, starts_inside), expected) << "pieces of " << piece;
+    EXPECT_EQ(split_in_pieces(text, piece, opened), expected) << "pieces of " << piece;
   }
 }
 
@@ -46,6 +46,12 @@ TEST(Reasoning, MarkersSetThinkingApart) {
 
 TEST(Reasoning, AMarkerLaterInTheAnswerIsText) { expect_split("Use <think>x</think>.", {"", "Use <think>x</think>."}); }
 
+TEST(Reasoning, AClosingMarkerAloneAtTheStartIsNoText) {
+  expect_split("</think>\n\nYes.", {"", "Yes."});
+  expect_split("</thin", {"", "</thin"});
+  expect_split("No </think> here.", {"", "No </think> here."});
+}
+
 TEST(Reasoning, UnfinishedThinkingIsThinking) {
   expect_split("<think>a </thi", {"a </thi", ""});
   expect_split("<think>", {"", ""});
@@ -53,7 +59,10 @@ TEST(Reasoning, UnfinishedThinkingIsThinking) {
 }
 
 TEST(Reasoning, ThePromptMayHaveOpenedIt) {
-  expect_split("Hm.</think>Yes.", {"Hm.", "Yes."}, true);
+  expect_split("Hm.</think>Yes.", {"Hm.", "Yes."}, "<think>");
+  // Its own marker ends it, no other.
+  expect_split("a</think>b[/THINK]c", {"a</think>b", "c"}, "[THINK]");
+  EXPECT_EQ(opened_reasoning("<s>[INST]x[/INST][THINK]"), "[THINK]");
   EXPECT_EQ(opened_reasoning("<|im_start|>assistant\n<think>\n"), "<think>");
   EXPECT_EQ(opened_reasoning("<|im_start|>assistant\n"), "");
   EXPECT_EQ(opened_reasoning(""), "");
