@@ -101,11 +101,56 @@ def write_cache_files(folder):
             out.write(data)
 
 
+TEMPLATES = (
+    "{% for m in messages %}{{- '<|' + m.role + '|>' + (m.content or '') | trim }}{% endfor %}",
+    "{%- macro f(x, y=1) %}{{ x ~ y }}{% endmacro %}{% set ns = namespace(a=[]) %}{{ f(messages[-1]['role'])[::-1] }}",
+    "{% if tools is defined and tools %}{{ tools | tojson(indent=2) }}{% else %}{{ raise_exception('no') }}{% endif %}",
+    "{{ strftime_now('%d %b %Y') }}"
+    "{% for k, v in messages[1].tool_calls[0].function.arguments.items() %}{{ k }}{% endfor %}",
+    "{% call(a) f() %}{% endcall %}{% filter upper %}x{% endfilter %}{{ '%s' % n }}",
+    "{{ [1, 2] | map('string') | join(',') }}",
+)
+
+# Answers with calls; the names of dialects come from their place in server/tools/dialect.cc.
+ANSWERS = (
+    '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.f<|channel|>c<|message|>{"a": 1}<|call|>',
+    '<tool_call>\n{"name": "f", "arguments": {"a": [1, "x\\n"]}}\n</tool_call>',
+    "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+    '[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}[TOOL_CALLS][{"name": "g", "arguments": {}, "id": "123456789"}]',
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>'
+    'f\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
+    '<｜DSML｜parameter name="a" string="true">x</｜DSML｜parameter></｜DSML｜invoke>',
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>',
+    "<|tool_call_start|>[f(a='x', b=[1, 2.5], c={'d': None})]<|tool_call_end|>",
+    '<|tool_call>call:f{a:<|"|>x<|"|>,b:[1,true]}<tool_call|>',
+    '{"name": "f", "parameters": {"a": "P"}}; {"name": "g", "parameters": {}}',
+    '<|python_tag|>f.call(a="x")', 'all\nHi.>>>f\n{"a": "P"}', "<think>a</think>b",
+    '<function name="f"><param name="a"><![CDATA[<b>]]></param></function>',
+    '<|tools_prefix|>[{"f": {"a": 1}}]<|tools_suffix|>', 'functools[{"name": "f", "arguments": {}}]',
+)
+MAX_DIALECTS = 32
+
+
+def write_answers(folder):
+    for i, text in enumerate(ANSWERS):
+        for dialect in range(MAX_DIALECTS):
+            with open(os.path.join(folder, f"answer{i}-{dialect}"), "wb") as out:
+                out.write(bytes([dialect, i % 2, i]) + text.encode())
+
+
 def main():
     target, folder = sys.argv[1:]
     os.makedirs(folder, exist_ok=True)
     if target == "cache_file_fuzz":
         write_cache_files(folder)
+    elif target == "tool_call_fuzz":
+        write_answers(folder)
+    elif target == "template_fuzz":
+        for i, text in enumerate(TEMPLATES):
+            with open(os.path.join(folder, f"template{i}"), "wb") as out:
+                out.write(text.encode())
     elif target == "gguf_fuzz":
         letters = byte_level_vocabulary()
         write_scalars(os.path.join(folder, "scalars"))
