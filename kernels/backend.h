@@ -83,6 +83,9 @@ struct AttentionArgs {
   const float* sinks = nullptr;  // [n_heads] one extra logit per head in the softmax denominator, or nullptr
 };
 
+// Size of a huge page: allocate_sparse() and use_whole() go by pieces of it.
+inline constexpr size_t kHugePiece = size_t{2} << 20;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -96,6 +99,9 @@ class Backend {
   // reaches all later ones. A device without activation quantization has nothing to do.
   virtual void force_precise(bool on) { (void)on; }
 
+  // These will come to prepare(), in this order: room is made for them in one piece. Not needed, but saves memory.
+  virtual void expect(std::span<const TensorView* const> weights) { (void)weights; }
+
   // Converts a matrix to the device's layout. The source may be released afterwards unless reads_source(); `read`, if
   // any, hears of all of it by then. Throws Error(kUnsupported) naming the tensor when its type cannot be computed
   // with.
@@ -107,6 +113,11 @@ class Backend {
   // Memory for K/V pages and activations: zeroed, aligned to 64 bytes at least, huge pages where available.
   // Throws Error(kOutOfMemory) with the size.
   virtual std::shared_ptr<std::byte> allocate(size_t bytes) = 0;
+  // The same on small pages, of which only those that are touched take memory; from kHugePiece on aligned to it, and
+  // its end too. use_whole() asks for huge pages where most of a range is or will be in use; its content stays.
+  // REQUIRES: a range of whole pieces of such memory.
+  virtual std::shared_ptr<std::byte> allocate_sparse(size_t bytes) { return allocate(bytes); }
+  virtual void use_whole(std::byte* begin, size_t bytes) { (void)begin, (void)bytes; }
 
   // out[r] = scale * table[ids[r]], dequantized.  REQUIRES: 0 <= ids[r] < table.n_rows().
   virtual void embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,

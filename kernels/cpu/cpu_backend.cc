@@ -73,12 +73,19 @@ void CpuBackend::set_threads(int n_threads, int n_threads_batch) {
   pool_ = std::make_unique<ThreadPool>(needed, std::move(modes));
 }
 
+void CpuBackend::expect(std::span<const TensorView* const> weights) {
+  size_t bytes = 0;
+  for (const TensorView* weight : weights) bytes += PanelArena::rounded(packed_bytes(*weight));
+  arena_.expect(bytes);
+}
+
 std::unique_ptr<PackedWeight> CpuBackend::prepare(const TensorView& weight, const SourceRead& read) {
   pool_->set_mode(batch_mode_);
   return pack_weight(weight, arena_, *pool_, n_threads_batch_, read);
 }
 
 std::shared_ptr<std::byte> CpuBackend::allocate(size_t bytes) { return allocate_huge(bytes); }
+std::shared_ptr<std::byte> CpuBackend::allocate_sparse(size_t bytes) { return allocate_small(bytes); }
 
 template <typename Write>
 void CpuBackend::embed_rows(std::span<const int32_t> ids, int64_t dim, float scale, float* out, int64_t out_stride,

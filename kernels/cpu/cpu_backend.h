@@ -26,9 +26,12 @@ class CpuBackend final : public Backend {
   std::string describe() const override;
   void set_threads(int n_threads, int n_threads_batch) override;
   void force_precise(bool on) override { precise_ = always_precise_ || on; }
+  void expect(std::span<const TensorView* const> weights) override;
   std::unique_ptr<PackedWeight> prepare(const TensorView& weight, const SourceRead& read) override;
   int lock_weights() override { return arena_.lock(); }
   std::shared_ptr<std::byte> allocate(size_t bytes) override;
+  std::shared_ptr<std::byte> allocate_sparse(size_t bytes) override;
+  void use_whole(std::byte* begin, size_t bytes) override { make_huge(begin, bytes); }
   void embed(const TensorView& table, std::span<const int32_t> ids, float scale, float* out,
              int64_t out_stride) override;
   void embed(const PackedWeight& table, std::span<const int32_t> ids, float scale, float* out,

@@ -81,6 +81,13 @@ size_t panel_bytes(PanelType type, int64_t k) {
   return 0;
 }
 
+size_t packed_bytes(const TensorView& weight) {
+  const std::optional<PanelType> type = panel_type_of(weight.type);
+  if (!type) return 0;
+  const int64_t n_panels = (weight.n_rows() + kPanelRows - 1) / kPanelRows;
+  return panel_bytes(*type, weight.row_length()) * static_cast<size_t>(n_panels);
+}
+
 void CpuWeight::dequantize(int64_t row, float* out) const {
   // Through the file's own blocks, some at a time: no second set of dequantizers whose rounding could differ.
   constexpr int64_t kElements = 1024;
@@ -115,7 +122,7 @@ std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& are
   packed->type_ = *type;
   packed->panel_bytes_ = panel_bytes(*type, k);
   const int64_t n_panels = packed->n_panels();
-  packed->panels_ = arena.allocate(packed->panel_bytes_ * static_cast<size_t>(n_panels));
+  packed->panels_ = arena.allocate(packed_bytes(weight));
   std::byte* const panels = packed->panels_.get();
   const size_t stride = packed->panel_bytes_;
   pool.run(n_threads, [&](ThreadPool::Worker& worker) {
@@ -125,7 +132,10 @@ std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& are
       const int n_rows = static_cast<int>(std::min<int64_t>(kPanelRows, n - p * kPanelRows));
       const uint8_t* rows[kPanelRows];
       for (int r = 0; r < n_rows; ++r) rows[r] = reinterpret_cast<const uint8_t*>(weight.row(p * kPanelRows + r));
-      repack_panel(*type, rows, n_rows, k, reinterpret_cast<uint8_t*>(panels + p * stride));
+      auto* const panel = reinterpret_cast<uint8_t*>(panels + p * stride);
+      if (n_rows < kPanelRows || !repack_full_panel(*type, rows, k, panel)) {
+        repack_panel(*type, rows, n_rows, k, panel);
+      }
       const int64_t n_done = p * kPanelRows + n_rows;
       const int64_t bytes = (n_done - n_told) * weight.row_stride_bytes();
       if (read && (bytes >= kReadPiece || p + 1 == end)) {

@@ -47,10 +47,13 @@ std::optional<PanelType> panel_type_of(DType type);
 // Bytes of one panel of K elements.
 size_t panel_bytes(PanelType type, int64_t k);
 
+// Bytes of all panels of a matrix; 0 if it has no panel form.
+size_t packed_bytes(const TensorView& weight);
+
 // Repacks a matrix on n_threads threads; `read`, if any, hears of every kReadPiece bytes or so of the source once they
 // are done with. Throws Error(kUnsupported) naming the tensor if its type cannot be computed with, Error(kInvalidInput)
 // if its shape is no matrix.
-inline constexpr int64_t kReadPiece = 1 << 20;
+inline constexpr int64_t kReadPiece = 2 << 20;
 std::unique_ptr<CpuWeight> pack_weight(const TensorView& weight, PanelArena& arena, ThreadPool& pool, int n_threads,
                                        const SourceRead& read);
 

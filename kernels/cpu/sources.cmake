@@ -10,6 +10,7 @@ target_sources(loci_kernels PRIVATE
   ${CMAKE_CURRENT_LIST_DIR}/isa.cc
   ${CMAKE_CURRENT_LIST_DIR}/placement.cc
   ${CMAKE_CURRENT_LIST_DIR}/repack.cc
+  ${CMAKE_CURRENT_LIST_DIR}/repack_full.cc
   ${CMAKE_CURRENT_LIST_DIR}/roofline.cc
   ${CMAKE_CURRENT_LIST_DIR}/thread_pool.cc
 )

@@ -39,6 +39,28 @@ TEST(RestoreRow, GivesBackEveryByte) {
   }
 }
 
+TEST(RepackFullPanel, GivesTheSameBytesAsLaneByLane) {
+  std::mt19937 random(8);
+  int n_known = 0;
+  for (int type = 0; type < kPanelTypeCount; ++type) {
+    const auto panel_type = static_cast<PanelType>(type);
+    constexpr int64_t kElements = 768;
+    const size_t n_bytes = panel_bytes(panel_type, kElements);
+    std::vector<std::vector<uint8_t>> rows(kPanelRows, std::vector<uint8_t>(n_bytes / kPanelRows));
+    std::vector<const uint8_t*> addresses;
+    for (std::vector<uint8_t>& row : rows) {
+      for (uint8_t& byte : row) byte = static_cast<uint8_t>(random());
+      addresses.push_back(row.data());
+    }
+    std::vector<uint8_t> full(n_bytes), by_lane(n_bytes);
+    if (!repack_full_panel(panel_type, addresses.data(), kElements, full.data())) continue;
+    ++n_known;
+    repack_panel(panel_type, addresses.data(), kPanelRows, kElements, by_lane.data());
+    EXPECT_EQ(full, by_lane) << "panel type " << type;
+  }
+  EXPECT_EQ(n_known, 11);
+}
+
 // All scales of MXFP4, the subnormal ones included.
 TEST(RestoreRow, KeepsEveryMxfp4Scale) {
   for (int scale = 0; scale < 256; ++scale) {
