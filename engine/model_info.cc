@@ -109,6 +109,9 @@ void add(Hash& hash, const gguf::Value& value) {
         using T = std::decay_t<decltype(data)>;
         if constexpr (std::is_same_v<T, std::string>) {
           hash.text(data);
+        } else if constexpr (std::is_same_v<T, gguf::ArrayBytes>) {
+          hash.number(data.count);
+          hash.bytes(data.bytes.data(), data.bytes.size());
         } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
           for (const std::string_view s : data) hash.text(s);
         } else if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>) {
@@ -156,9 +159,10 @@ uint64_t fingerprint(const gguf::File& file, const gguf::Metadata& metadata, con
     hash.text(tensor.name);
     hash.number(tensor.type);
     hash.bytes(tensor.ne.data(), sizeof tensor.ne);
-    const std::span<const std::byte> sample(tensor.data, static_cast<size_t>(std::min(kSampleBytes, tensor.n_bytes())));
+    std::array<std::byte, kSampleBytes> bytes;
+    const std::span sample(bytes.data(), static_cast<size_t>(std::min(kSampleBytes, tensor.n_bytes())));
+    file.read(tensor.data, sample);
     hash.bytes(sample.data(), sample.size());
-    file.release(sample);
   }
   for (const RopeSpec& rope : arch.ropes) {
     hash.number(rope.n_rot);

@@ -67,6 +67,7 @@ struct File::Impl {
   void open_other_parts(const OpenOptions& options);
   void check_tensor_count() const;
   void collect();
+  const MappedFile& file_of(std::span<const std::byte> range) const;
 };
 
 // The first part says how many there are; name, number and count of each must agree.
@@ -188,17 +189,23 @@ int64_t File::total_bytes() const {
 
 void File::release(const TensorView& tensor) const { release({tensor.data, static_cast<size_t>(tensor.n_bytes())}); }
 
-void File::release(std::span<const std::byte> range) const {
-  for (const Impl::OpenPart& open : impl_->parts) {
+const MappedFile& File::Impl::file_of(std::span<const std::byte> range) const {
+  for (const OpenPart& open : parts) {
     const std::span<const std::byte> bytes = open.file.bytes();
     if (range.data() >= bytes.data() && range.data() < bytes.data() + bytes.size()) {
       LOCI_CHECK(range.size() <= static_cast<size_t>(bytes.data() + bytes.size() - range.data()), range.size());
-      open.file.release(range);
-      return;
+      return open.file;
     }
   }
-  LOCI_CHECK(false, "release of bytes that are not of this file");
+  LOCI_CHECK(false, "bytes that are not of this file");
 }
+
+void File::read(const std::byte* first, std::span<std::byte> out) const {
+  const MappedFile& file = impl_->file_of({first, out.size()});
+  file.read(static_cast<size_t>(first - file.bytes().data()), out);
+}
+
+void File::release(std::span<const std::byte> range) const { impl_->file_of(range).release(range); }
 
 void File::release_metadata() const {
   for (const Impl::OpenPart& open : impl_->parts) {

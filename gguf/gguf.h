@@ -37,6 +37,9 @@ class File {
   const TensorView* find(std::string_view name) const;  // nullptr when absent
   int64_t total_bytes() const;                          // size of all parts on disk
   std::span<const std::string> oddities() const;        // harmless irregularities, for `inspect`
+  // Copies out.size() bytes of a tensor from `first` on without touching them where they are mapped, which takes memory
+  // for their surroundings too. Throws Error when the file cannot be read.  REQUIRES: they lie in the file.
+  void read(const std::byte* first, std::span<std::byte> out) const;
   // Tells the kernel that the tensor, or bytes of one, is no longer needed in memory (it stays readable, from disk).
   // May be called from several threads at once.
   void release(const TensorView& tensor) const;

@@ -18,7 +18,9 @@ namespace {
 
 struct Descriptor {
   int fd;
-  ~Descriptor() { ::close(fd); }
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
 };
 
 std::string shown(const std::string& path) { return path.empty() ? "model path" : printable(path, 4096); }
@@ -47,15 +49,15 @@ std::string_view kind_of(mode_t mode) {
   return "is not a regular file";
 }
 
-void read_all(int fd, std::byte* data, size_t size, const std::string& path) {
+void read_range(int fd, size_t offset, std::byte* data, size_t size, const std::string& path) {
   for (size_t done = 0; done < size;) {
     const size_t step = std::min<size_t>(size - done, size_t{1} << 30);
-    const ssize_t got = ::pread(fd, data + done, step, static_cast<off_t>(done));
+    const ssize_t got = ::pread(fd, data + done, step, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(ErrorKind::kInvalidInput, shown(path), ": read error: ", std::strerror(errno));
     if (got == 0) {
-      fail(ErrorKind::kInvalidInput, shown(path), ": file shrank while it was read: expected ", size, " bytes, found ",
-           done);
+      fail(ErrorKind::kInvalidInput, shown(path), ": file shrank while it was read: expected ", offset + size,
+           " bytes, found ", offset + done);
     }
     done += static_cast<size_t>(got);
   }
@@ -70,7 +72,7 @@ MappedFile MappedFile::open(const std::string& path, bool use_mmap) {
   // O_NONBLOCK: opening a named pipe that nobody writes to must not wait.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) fail_open(path, errno);
-  const Descriptor descriptor{fd};
+  Descriptor descriptor{fd};
   struct stat info {};
   if (::fstat(fd, &info) != 0) fail_open(path, errno);
   if (!S_ISREG(info.st_mode)) {
@@ -86,29 +88,43 @@ MappedFile MappedFile::open(const std::string& path, bool use_mmap) {
     fail(ErrorKind::kOutOfMemory, shown(path), ": cannot ", use_mmap ? "map " : "allocate ", size,
          " bytes: ", std::strerror(errno));
   }
-  MappedFile file(static_cast<std::byte*>(data), size, use_mmap);
-  if (!use_mmap) read_all(fd, file.data_, size, path);
+  MappedFile file(path, use_mmap ? std::exchange(descriptor.fd, -1) : -1, static_cast<std::byte*>(data), size);
+  if (!use_mmap) read_range(fd, 0, file.data_, size, path);
   return file;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), mapped_(other.mapped_) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
-  std::swap(mapped_, other.mapped_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void MappedFile::read(size_t offset, std::span<std::byte> out) const {
+  if (fd_ >= 0) {
+    read_range(fd_, offset, out.data(), out.size(), path_);
+  } else {
+    std::memcpy(out.data(), data_ + offset, out.size());
+  }
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
-  if (!mapped_ || range.empty()) return;  // dropped anonymous pages would read as zero
-  // A fault maps the cached pages of a whole aligned window, which no later fault in it would drop again.
-  constexpr uintptr_t kWindow = 64 << 10;
+  if (fd_ < 0 || range.empty()) return;  // dropped anonymous pages would read as zero
+  // A fault maps the cached pages of a whole aligned window, which no later fault in it would drop again. Linux makes
+  // it 64 KiB unless it was built or told otherwise, and never larger than this.
+  constexpr uintptr_t kWindow = 2 << 20;
   const auto start = reinterpret_cast<uintptr_t>(range.data());
   const auto begin = reinterpret_cast<uintptr_t>(data_), end = begin + size_;
   const uintptr_t first = std::max(begin, start / kWindow * kWindow);

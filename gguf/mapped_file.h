@@ -18,17 +18,22 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Drops the pages of `range` from this process, and its neighbours within 64 KiB, which the kernel maps along with
+  // Copies bytes() from `offset` on, without bringing them into this process's memory as touching them does: a page
+  // fault maps up to 2 MiB. Throws Error when the file cannot be read or has shrunk.  REQUIRES: they lie in bytes().
+  void read(size_t offset, std::span<std::byte> out) const;
+  // Drops the pages of `range` from this process, and its neighbours within 2 MiB, which the kernel may map along with
   // them; the next access reads them from the file again. Without mmap it does nothing. May be called from several
   // threads at once. REQUIRES: range lies within bytes().
   void release(std::span<const std::byte> range) const;
 
  private:
-  MappedFile(std::byte* data, size_t size, bool mapped) : data_(data), size_(size), mapped_(mapped) {}
+  MappedFile(std::string path, int fd, std::byte* data, size_t size)
+      : path_(std::move(path)), fd_(fd), data_(data), size_(size) {}
 
+  std::string path_;
+  int fd_ = -1;                // of the mapped file; -1: data_ is anonymous memory that holds a copy
   std::byte* data_ = nullptr;  // page-aligned
   size_t size_ = 0;
-  bool mapped_ = false;  // false: anonymous memory that holds a copy
 };
 
 }  // namespace loci::gguf

@@ -1,5 +1,6 @@
 #include "gguf/metadata.h"
 
+#include <cstring>
 #include <limits>
 
 #include "gguf/printable.h"
@@ -20,14 +21,58 @@ std::string described(const Value& value) {
        described(found));
 }
 
-template <typename T>
-std::vector<T> array_or_fail(const std::string& file, std::string_view key, std::string_view expected,
-                             const Value& value) {
-  if (value.type == ValueType::kArray) {
-    if (const auto* items = std::get_if<std::vector<T>>(&value.data)) return *items;
-    if (value.array_size() == 0) return {};  // the element type of an empty array says nothing
+template <typename Stored, typename T>
+void decode(const ArrayBytes& array, std::vector<T>& items) {
+  items.resize(array.count);
+  for (size_t i = 0; i < array.count; ++i) {
+    Stored item;
+    std::memcpy(&item, array.bytes.data() + i * sizeof(Stored), sizeof(Stored));
+    items[i] = static_cast<T>(item);
   }
-  fail_type(file, key, expected, value);
+}
+
+bool decode_ints(ValueType type, const ArrayBytes& array, std::vector<int64_t>& items) {
+  switch (type) {
+    case ValueType::kU8:
+      decode<uint8_t>(array, items);
+      return true;
+    case ValueType::kI8:
+      decode<int8_t>(array, items);
+      return true;
+    case ValueType::kU16:
+      decode<uint16_t>(array, items);
+      return true;
+    case ValueType::kI16:
+      decode<int16_t>(array, items);
+      return true;
+    case ValueType::kU32:
+      decode<uint32_t>(array, items);
+      return true;
+    case ValueType::kI32:
+      decode<int32_t>(array, items);
+      return true;
+    case ValueType::kU64:
+    case ValueType::kI64:
+      decode<int64_t>(array, items);
+      return true;
+    case ValueType::kBool:
+      decode<uint8_t>(array, items);
+      for (int64_t& item : items) item = item != 0 ? 1 : 0;
+      return true;
+    default:
+      return false;
+  }
+}
+
+void decode_strings(const ArrayBytes& array, std::vector<std::string_view>& items) {
+  items.resize(array.count);
+  const std::byte* at = array.bytes.data();
+  for (std::string_view& item : items) {
+    uint64_t length = 0;
+    std::memcpy(&length, at, sizeof length);
+    item = {reinterpret_cast<const char*>(at + sizeof length), length};
+    at += sizeof length + length;
+  }
 }
 
 }  // namespace
@@ -68,7 +113,39 @@ size_t Value::array_size() const {
   if (const auto* ints = std::get_if<std::vector<int64_t>>(&data)) return ints->size();
   if (const auto* floats = std::get_if<std::vector<double>>(&data)) return floats->size();
   if (const auto* strings = std::get_if<std::vector<std::string_view>>(&data)) return strings->size();
+  if (const auto* array = std::get_if<ArrayBytes>(&data)) return array->count;
   return 0;
+}
+
+std::optional<std::vector<int64_t>> Value::ints() const {
+  if (type != ValueType::kArray) return std::nullopt;
+  if (const auto* items = std::get_if<std::vector<int64_t>>(&data)) return *items;
+  std::vector<int64_t> items;
+  const auto* array = std::get_if<ArrayBytes>(&data);
+  if (array_size() == 0 || (array != nullptr && decode_ints(element_type, *array, items))) return items;
+  return std::nullopt;
+}
+
+std::optional<std::vector<double>> Value::floats() const {
+  if (type != ValueType::kArray) return std::nullopt;
+  if (const auto* items = std::get_if<std::vector<double>>(&data)) return *items;
+  std::vector<double> items;
+  if (array_size() == 0) return items;
+  const auto* array = std::get_if<ArrayBytes>(&data);
+  if (array == nullptr || (element_type != ValueType::kF32 && element_type != ValueType::kF64)) return std::nullopt;
+  element_type == ValueType::kF32 ? decode<float>(*array, items) : decode<double>(*array, items);
+  return items;
+}
+
+std::optional<std::vector<std::string_view>> Value::strings() const {
+  if (type != ValueType::kArray) return std::nullopt;
+  if (const auto* items = std::get_if<std::vector<std::string_view>>(&data)) return *items;
+  std::vector<std::string_view> items;
+  if (array_size() == 0) return items;
+  const auto* array = std::get_if<ArrayBytes>(&data);
+  if (array == nullptr || element_type != ValueType::kString) return std::nullopt;
+  decode_strings(*array, items);
+  return items;
 }
 
 void Metadata::set(std::string key, Value value) {
@@ -119,21 +196,21 @@ std::optional<std::string> Metadata::find_string(std::string_view key) const {
 std::optional<std::vector<int64_t>> Metadata::find_ints(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  return array_or_fail<int64_t>(file_, key, "array of integers", *value);
+  if (auto items = value->ints()) return items;
+  fail_type(file_, key, "array of integers", *value);
 }
 
 std::optional<std::vector<double>> Metadata::find_floats(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  return array_or_fail<double>(file_, key, "array of f32 or f64", *value);
+  if (auto items = value->floats()) return items;
+  fail_type(file_, key, "array of f32 or f64", *value);
 }
 
-const std::vector<std::string_view>* Metadata::find_strings(std::string_view key) const {
-  static const std::vector<std::string_view> kEmpty;
+std::optional<std::vector<std::string_view>> Metadata::find_strings(std::string_view key) const {
   const Value* value = find(key);
-  if (value == nullptr) return nullptr;
-  if (const auto* strings = std::get_if<std::vector<std::string_view>>(&value->data)) return strings;
-  if (value->type == ValueType::kArray && value->array_size() == 0) return &kEmpty;
+  if (value == nullptr) return std::nullopt;
+  if (auto items = value->strings()) return items;
   fail_type(file_, key, "array of strings", *value);
 }
 

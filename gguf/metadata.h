@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -28,15 +29,27 @@ enum class ValueType : uint32_t {
 };
 std::string_view name(ValueType type);
 
+// An array as it lies in a file: elements of Value::element_type back to back, a string as its length (u64) and its
+// bytes. Checked by the reader. Valid as long as the file is open.
+struct ArrayBytes {
+  std::span<const std::byte> bytes;
+  size_t count = 0;
+};
+
 // One value. Scalars: integers of any width are kept as int64 (u64 above 2^63 as uint64), floats as double.
-// Arrays keep their element type; string arrays are views into the mapped file.
+// Arrays keep their element type. Those of a file stay where they are: a vocabulary has some hundred thousand elements.
 struct Value {
   ValueType type = ValueType::kU32;
   ValueType element_type = ValueType::kU32;  // arrays only
-  std::variant<int64_t, uint64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
+  std::variant<int64_t, uint64_t, double, bool, std::string, ArrayBytes, std::vector<int64_t>, std::vector<double>,
                std::vector<std::string_view>>
       data;
   size_t array_size() const;  // 0 for scalars
+  // The elements of an array of integers or bools, of f32 or f64, of strings; nullopt for any other value. An empty
+  // array is one of any type. Strings are views into the file.
+  std::optional<std::vector<int64_t>> ints() const;
+  std::optional<std::vector<double>> floats() const;
+  std::optional<std::vector<std::string_view>> strings() const;
 };
 
 class Metadata {
@@ -60,7 +73,7 @@ class Metadata {
   std::optional<std::string> find_string(std::string_view key) const;
   std::optional<std::vector<int64_t>> find_ints(std::string_view key) const;  // integer or bool array
   std::optional<std::vector<double>> find_floats(std::string_view key) const;
-  const std::vector<std::string_view>* find_strings(std::string_view key) const;  // nullptr when absent
+  std::optional<std::vector<std::string_view>> find_strings(std::string_view key) const;
   int64_t require_int(std::string_view key) const;
   std::string require_string(std::string_view key) const;
 

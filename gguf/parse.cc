@@ -196,18 +196,9 @@ class ValueReader {
         return in_.read<uint32_t>("u32 value");
       case ValueType::kI32:
         return in_.read<int32_t>("i32 value");
-      case ValueType::kI64:
-        return in_.read<int64_t>("i64 value");
-      case ValueType::kBool:
-        return in_.read<uint8_t>("bool value") != 0 ? 1 : 0;
       default:
-        break;
+        return in_.read<int64_t>("i64 value");
     }
-    const uint64_t number = in_.read<uint64_t>("u64 value");
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      in_.fail("array element ", number, " is too large: expected less than 2^63");
-    }
-    return static_cast<int64_t>(number);
   }
 
   static uint64_t element_bytes(ValueType type) {
@@ -241,19 +232,21 @@ class ValueReader {
     if (n_elements_ > kMaxArrayElements) {
       in_.fail("metadata arrays hold more than ", kMaxArrayElements, " elements together");
     }
+    const uint64_t start = in_.position();
+    const std::byte* data = in_.take(0, "array");
     if (value.element_type == ValueType::kString) {
-      std::vector<std::string_view> items(count);
-      for (std::string_view& item : items) item = in_.read_string("array string");
-      value.data = std::move(items);
-    } else if (value.element_type == ValueType::kF32 || value.element_type == ValueType::kF64) {
-      const bool single = value.element_type == ValueType::kF32;
-      std::vector<double> items(count);
-      for (double& item : items) item = single ? in_.read<float>("f32 element") : in_.read<double>("f64 element");
-      value.data = std::move(items);
+      for (uint64_t i = 0; i < count; ++i) in_.read_string("array string");
+    } else if (value.element_type == ValueType::kU64) {
+      for (uint64_t i = 0; i < count; ++i) check_u64(in_.read<uint64_t>("u64 value"));
     } else {
-      std::vector<int64_t> items(count);
-      for (int64_t& item : items) item = read_int(value.element_type);
-      value.data = std::move(items);
+      in_.take(count * element_bytes(value.element_type), "array elements");
+    }
+    value.data = ArrayBytes{{data, in_.position() - start}, count};
+  }
+
+  void check_u64(uint64_t number) const {
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      in_.fail("array element ", number, " is too large: expected less than 2^63");
     }
   }
 

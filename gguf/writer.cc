@@ -69,6 +69,9 @@ std::string encoded(const Value& value) {
     void operator()(double item) { put_float(out, type, item); }
     void operator()(bool item) { put_int(out, type, item ? 1 : 0); }
     void operator()(const std::string& item) { put_string(out, item); }
+    void operator()(const ArrayBytes& array) {
+      out.append(reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size());
+    }
     void operator()(const std::vector<int64_t>& items) {
       for (const int64_t item : items) (*this)(item);
     }

@@ -153,9 +153,9 @@ ArchSpec ArchReader::common() const {
   spec.final_softcap = static_cast<float>(positive_or_off("final_logit_softcapping", 1e6));
 
   // The token list decides; a differing {A}.vocab_size is only a claim about it.
-  const std::vector<std::string_view>* tokens = metadata_.find_strings("tokenizer.ggml.tokens");
-  if (tokens != nullptr && !tokens->empty()) {
-    spec.vocab_size = static_cast<int64_t>(tokens->size());
+  const gguf::Value* tokens = metadata_.find("tokenizer.ggml.tokens");
+  if (tokens != nullptr && tokens->array_size() > 0) {
+    spec.vocab_size = static_cast<int64_t>(tokens->array_size());
     const int64_t claimed = integer("vocab_size", 1, kMaxVocab, spec.vocab_size);
     if (claimed != spec.vocab_size) {
       log_warn(metadata_.file(), ": ", key("vocab_size"), " is ", claimed, " but tokenizer.ggml.tokens holds ",

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <limits>
 
+#include "gguf/gguf.h"
 #include "kernels/check.h"
 
 namespace loci {
@@ -46,11 +47,10 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   a_.kv_stride = aligned(kv_dim);
   a_.ffn_stride = aligned(arch.max_ffn_dim());
   max_logit_rows_ = std::clamp<int64_t>(kLogitBytes / (arch.vocab_size * int64_t{sizeof(float)}), 1, max_rows);
-  const int64_t logit_floats = aligned(max_logit_rows_ * arch.vocab_size);
   const int64_t row_floats = 2 * a_.dim_stride + 2 * a_.q_stride + 2 * a_.kv_stride + a_.ffn_stride;
-  bytes_ = (row_floats * max_rows + logit_floats) * int64_t{sizeof(float)};
-  memory_ = backend.allocate(static_cast<size_t>(bytes_));
-  auto* next = reinterpret_cast<float*>(memory_.get());
+  activation_rows_ = allocate_rows(max_rows, max_rows * row_floats);
+  logit_rows_ = allocate_rows(max_logit_rows_, max_logit_rows_ * arch.vocab_size);
+  auto* next = reinterpret_cast<float*>(activation_rows_.memory.get());
   const auto take = [&](int64_t n) {
     float* start = next;
     next += n;
@@ -63,11 +63,23 @@ Decoder::Decoder(const ArchSpec& arch, const Weights& weights, const KvManager& 
   a_.k = take(max_rows * a_.kv_stride);
   a_.v = take(max_rows * a_.kv_stride);
   a_.ffn = take(max_rows * a_.ffn_stride);
-  logits_ = take(logit_floats);
+  logits_ = reinterpret_cast<float*>(logit_rows_.memory.get());
   plan_.angles.resize(arch.ropes.size());
   for (size_t i = 0; i < arch.layers.size(); ++i) {
     has_window_pages_ = has_window_pages_ || kv.has_window_pages(first_kv_layer + i);
   }
+}
+
+Decoder::Rows Decoder::allocate_rows(int64_t n_rows, int64_t floats) {
+  const int64_t bytes = floats * int64_t{sizeof(float)};
+  return {.memory = backend_.allocate_sparse(static_cast<size_t>(bytes)), .n_rows = n_rows, .bytes = bytes};
+}
+
+void Decoder::use_rows(Rows& rows, int64_t n_used) {
+  if (rows.whole || 2 * n_used < rows.n_rows) return;
+  rows.whole = true;
+  const size_t bytes = static_cast<size_t>(rows.bytes) / kHugePiece * kHugePiece;
+  if (bytes > 0) backend_.use_whole(rows.memory.get(), bytes);
 }
 
 // Translates a batch's pages into window pages. Those behind the window of a sequence are gone: -1.
@@ -89,10 +101,34 @@ void Decoder::place_windows(const Batch& batch) {
   plan_.window_places.page_indices = window_page_indices_;
 }
 
+void Decoder::embed(std::span<const int32_t> tokens) {
+  const TensorView& table = weights_.embedding;
+  if (table.data == nullptr) {
+    backend_.embed(*weights_.head, tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  } else if (weights_.embedding_file == nullptr) {
+    backend_.embed(table, tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
+  } else {
+    // Touched where they are mapped, some dozens of rows would bring in most of the table (MappedFile::read).
+    const auto row_bytes = static_cast<size_t>(table.row_stride_bytes());
+    embedding_rows_.resize(tokens.size() * row_bytes);
+    row_ids_.resize(tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      LOCI_CHECK(tokens[i] >= 0 && tokens[i] < table.n_rows(), "token id ", tokens[i], " of ", table.n_rows());
+      weights_.embedding_file->read(table.row(tokens[i]), {embedding_rows_.data() + i * row_bytes, row_bytes});
+      row_ids_[i] = static_cast<int32_t>(i);
+    }
+    TensorView rows = table;
+    rows.data = embedding_rows_.data();
+    rows.ne[1] = static_cast<int64_t>(tokens.size());
+    backend_.embed(rows, row_ids_, arch_.embedding_scale, a_.x, a_.dim_stride);
+  }
+}
+
 bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) {
   const int64_t n_rows = batch.n_rows();
   LOCI_CHECK(n_rows > 0 && n_rows <= max_rows_, "rows of a batch: ", n_rows);
   n_logit_rows_ = 0;
+  use_rows(activation_rows_, n_rows);
   plan_.batch = &batch;
   plan_.batch_id = next_batch_id();
   plan_.places = {.slots = batch.slots, .copy_slots = batch.copy_slots, .page_indices = batch.page_indices};
@@ -107,11 +143,7 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   for (int64_t row = 0; row < n_rows; ++row) {
     if (batch.positions[static_cast<size_t>(row)] == 0) plan_.start_rows.push_back(row);
   }
-  if (weights_.embedding.data != nullptr) {
-    backend_.embed(weights_.embedding, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
-  } else {
-    backend_.embed(*weights_.head, batch.tokens, arch_.embedding_scale, a_.x, a_.dim_stride);
-  }
+  embed(batch.tokens);
   for (size_t i = 0; i < arch_.layers.size(); ++i) {
     if (abandon && abandon()) return false;
     const int64_t first_row = i + 1 == arch_.layers.size() ? plan_.first_tail_row : 0;
@@ -141,6 +173,7 @@ std::span<const float> Decoder::logits(int64_t first, int64_t count, std::span<c
   LOCI_CHECK(first >= 0 && count >= 0 && count <= max_logit_rows_ && first + count <= n_logit_rows_, "logit rows ",
              first, " + ", count, " of ", n_logit_rows_);
   if (count == 0) return {};
+  use_rows(logit_rows_, count);
   const int64_t n_vocab = arch_.vocab_size;
   const MatmulOut out{.weight = weights_.head.get(), .out = logits_, .out_stride = n_vocab, .groups = groups};
   backend_.matmul(std::span(&out, 1), a_.normed + first * a_.dim_stride, a_.dim_stride, count);

@@ -89,10 +89,19 @@ class Decoder {
   std::span<const float> logits(int64_t first, int64_t count, std::span<const int32_t> groups = {});
   int64_t max_logit_rows() const { return max_logit_rows_; }
   int64_t n_logit_rows() const { return n_logit_rows_; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return activation_rows_.bytes + logit_rows_.bytes; }
 
  private:
+  // Rows of floats on small pages until half of them are used at once.
+  struct Rows {
+    std::shared_ptr<std::byte> memory;
+    int64_t n_rows = 0, bytes = 0;
+    bool whole = false;
+  };
+  Rows allocate_rows(int64_t n_rows, int64_t floats);
+  void use_rows(Rows& rows, int64_t n_used);
   void place_windows(const Batch& batch);
+  void embed(std::span<const int32_t> tokens);
 
   const ArchSpec& arch_;
   const Weights& weights_;
@@ -100,14 +109,15 @@ class Decoder {
   Backend& backend_;
   int64_t max_rows_, max_logit_rows_;
   size_t first_kv_layer_;
-  int64_t bytes_ = 0;
-  std::shared_ptr<std::byte> memory_;
+  Rows activation_rows_, logit_rows_;
   Activations a_;
   float* logits_ = nullptr;  // [max_logit_rows, vocab_size]
   StepPlan plan_;
   bool has_window_pages_ = false;                          // some layer
   std::vector<int64_t> window_slots_, window_copy_slots_;  // of plan_.window_places
   std::vector<int32_t> window_page_indices_;
+  std::vector<std::byte> embedding_rows_;  // of the batch's tokens, where they are read from the file
+  std::vector<int32_t> row_ids_;           // 0, 1, ...
   int64_t n_logit_rows_ = 0;
 };
 

@@ -174,10 +174,12 @@ ModelTensors resolve(const gguf::File& file, const ArchSpec& arch) {
   return out;
 }
 
-std::vector<float> floats(const TensorView& tensor) {
+std::vector<float> floats(const gguf::File& file, const TensorView& tensor) {
   if (tensor.data == nullptr) return {};
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.n_bytes()));
+  file.read(tensor.data, bytes);
   std::vector<float> values(static_cast<size_t>(tensor.n_elements()));
-  dequantize_row(tensor.type, tensor.data, values.data(), tensor.n_elements());
+  dequantize_row(tensor.type, bytes.data(), values.data(), tensor.n_elements());
   return values;
 }
 
@@ -194,9 +196,7 @@ class Loader {
     if (tensor.data == nullptr) return {};
     out_.bytes += tensor.n_elements() * static_cast<int64_t>(sizeof(float));
     out_.n_params += tensor.n_elements();
-    std::vector<float> values = floats(tensor);
-    file_.release(tensor);
-    return values;
+    return floats(file_, tensor);
   }
 
   std::unique_ptr<PackedWeight> matrix(const TensorView& tensor) {
@@ -221,12 +221,7 @@ class Loader {
   TensorView copy(const TensorView& tensor) {
     const auto bytes = static_cast<size_t>(tensor.n_bytes());
     auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    constexpr size_t kPiece = 1 << 20;
-    for (size_t first = 0; first < bytes; first += kPiece) {
-      const size_t n = std::min(kPiece, bytes - first);
-      std::memcpy(memory.get() + first, tensor.data + first, n);
-      file_.release({tensor.data + first, n});
-    }
+    file_.read(tensor.data, {memory.get(), bytes});
     TensorView view = tensor;
     view.data = memory.get();
     out_.copies.push_back(std::move(memory));
@@ -258,7 +253,7 @@ void check_rope_freqs(const gguf::File& file, const std::vector<float>& factors)
 
 std::vector<std::string> check_weights(const gguf::File& file, const ArchSpec& arch) {
   ModelTensors tensors = resolve(file, arch);
-  check_rope_freqs(file, floats(tensors.rope_freqs));
+  check_rope_freqs(file, floats(file, tensors.rope_freqs));
   return std::move(tensors.unused);
 }
 
@@ -275,14 +270,19 @@ Weights load_weights(const gguf::File& file, const ArchSpec& arch, Backend& back
   Loader loader(file, backend, options, progress, weights);
   const bool tied = tensors.output.data == nullptr;
   const TensorView& head = tied ? tensors.embedding : tensors.output;
-  int64_t total = head.n_bytes();
+  std::vector<const TensorView*> matrices;
   for (const LayerTensors& t : tensors.layers) {
-    for (const TensorView* m : {&t.q, &t.k, &t.v, &t.o, &t.gate, &t.up, &t.down}) total += m->n_bytes();
+    for (const TensorView* m : {&t.q, &t.k, &t.v, &t.o, &t.gate, &t.up, &t.down}) matrices.push_back(m);
   }
+  matrices.push_back(&head);
+  int64_t total = 0;
+  for (const TensorView* matrix : matrices) total += matrix->n_bytes();
   loader.set_total(total);
+  backend.expect(matrices);
 
   if (!tied) {
     weights.embedding = loader.rows(tensors.embedding);
+    if (options.keep_mapped) weights.embedding_file = &file;
     weights.n_params += tensors.embedding.n_elements();
   }
   weights.output_norm = loader.vector(tensors.output_norm);

@@ -74,8 +74,8 @@ void BpeTokenizer::load_bytes() {
 }
 
 void BpeTokenizer::load_merges(const gguf::Metadata& metadata) {
-  const std::vector<std::string_view>* merges = metadata.find_strings(kMergesKey);
-  if (merges == nullptr) fail(ErrorKind::kInvalidInput, vocab_->file, ": missing key ", kMergesKey);
+  const auto merges = metadata.find_strings(kMergesKey);
+  if (!merges) fail(ErrorKind::kInvalidInput, vocab_->file, ": missing key ", kMergesKey);
   // Symbols that are no plain token (a byte or an intermediate result that the vocabulary lacks) are numbered from
   // vocab_size() on: they can merge further, but are written as bytes when they remain.
   StringTable others;
@@ -90,6 +90,17 @@ void BpeTokenizer::load_merges(const gguf::Metadata& metadata) {
       byte_symbols_[byte] = symbol(byte_spelling(static_cast<uint8_t>(byte), byte_level_));
     }
   }
+  // Most vocabularies list their tokens in the order of the merges that make them: try the next one first.
+  int32_t next = 0;
+  const auto result_of = [&](std::string_view left, std::string_view right, std::string_view joined) {
+    if (next < vocab_->size() && vocab_->is_plain(next) && !vocab_->texts.is_repeat(next)) {
+      const std::string_view text = vocab_->texts[next];
+      if (text.size() == joined.size() && text.starts_with(left) && text.ends_with(right)) return next++;
+    }
+    const int32_t id = symbol(joined);
+    next = id + 1;
+    return id;
+  };
   merges_.reserve(merges->size());
   size_t malformed = 0;
   std::string joined;
@@ -102,7 +113,7 @@ void BpeTokenizer::load_merges(const gguf::Metadata& metadata) {
     }
     const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
     joined.assign(left).append(right);
-    merges_.add(symbol(left), symbol(right), static_cast<uint32_t>(rank), symbol(joined));
+    merges_.add(symbol(left), symbol(right), static_cast<uint32_t>(rank), result_of(left, right, joined));
   }
   if (malformed > 0) {
     log_warn(vocab_->file, ": ", kMergesKey, ": ", malformed, " of ", merges->size(),

@@ -42,8 +42,8 @@ constexpr std::string_view kEogTexts[] = {
 constexpr std::string_view kEotTexts[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"};
 
 void load_texts(Vocabulary& vocab, const Metadata& metadata) {
-  const std::vector<std::string_view>* tokens = metadata.find_strings(key("tokens"));
-  if (tokens == nullptr) fail(ErrorKind::kInvalidInput, vocab.file, ": missing key ", key("tokens"));
+  const auto tokens = metadata.find_strings(key("tokens"));
+  if (!tokens) fail(ErrorKind::kInvalidInput, vocab.file, ": missing key ", key("tokens"));
   if (tokens->empty()) fail(ErrorKind::kInvalidInput, vocab.file, ": ", key("tokens"), ": expected tokens, found none");
   if (tokens->size() > static_cast<size_t>(std::numeric_limits<int32_t>::max() / 4)) {
     fail(ErrorKind::kUnsupported, vocab.file, ": ", key("tokens"), ": ", tokens->size(), " tokens are too many");

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <fstream>
+#include <span>
 
 #include "gguf/gguf.h"
 #include "gguf/mapped_file.h"
@@ -12,6 +15,7 @@
 #include "gguf/writer.h"
 #include "kernels/error.h"
 #include "tests/gguf/raw_gguf.h"
+#include "tests/support/heap.h"
 
 namespace loci::gguf::test {
 namespace {
@@ -56,7 +60,49 @@ TEST(FileOpen, MapsOrReads) {
     EXPECT_EQ(file.metadata().require_string("general.architecture"), "tiny");
     std::memcpy(&value, tensor.row(1), sizeof(value));
     EXPECT_EQ(value, 8.0f);
+    value = 0;
+    file.read(tensor.row(1), std::as_writable_bytes(std::span(&value, 1)));
+    EXPECT_EQ(value, 8.0f);
   }
+}
+
+TEST(FileRead, SaysThatTheFileShrank) {
+  const TempDir dir;
+  const std::string path = dir.write("m.gguf", small_model().bytes());
+  const File file = File::open(path);
+  const TensorView& tensor = *file.find("a.weight");
+  fs::resize_file(path, 64);
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.n_bytes()));
+  try {
+    file.read(tensor.data, bytes);
+    ADD_FAILURE() << "read past the end";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr("file shrank")));
+  }
+}
+
+// Reading here and there brings nothing into memory.
+TEST(FileRead, MapsNothing) {
+  RawGguf raw;
+  constexpr uint64_t kFloats = 4 << 20;
+  raw.tensors.push_back({.name = "wide.weight", .dims = {kFloats}});
+  raw.data.assign(kFloats * sizeof(float), 'x');
+  const TempDir dir;
+  const File file = File::open(dir.write("wide.gguf", raw.bytes()));
+  const TensorView& tensor = file.tensors()[0];
+  const auto mapped_bytes = [] {
+    std::ifstream in("/proc/self/status");
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("RssFile:")) return std::atoll(line.c_str() + 8) * 1024;
+    }
+    return -1LL;
+  };
+  file.release_metadata();
+  const long long before = mapped_bytes();
+  std::array<std::byte, 64> bytes{};
+  for (int64_t at = 0; at < tensor.n_bytes(); at += 1 << 16) file.read(tensor.data + at, bytes);
+  EXPECT_EQ(bytes[63], std::byte{'x'});
+  EXPECT_LT(mapped_bytes() - before, 4 << 20) << "of 16 MiB";
 }
 
 TEST(FileOpen, SaysWhyAPathCannotBeOpened) {
@@ -133,9 +179,11 @@ TEST(FileOpen, ReadsALongVocabularyQuickly) {
   raw.pairs.push_back({"tokenizer.ggml.tokens", array(ValueType::kString, 262'144, tokens)});
   const TempDir dir;
   const std::string path = dir.write("vocab.gguf", raw.bytes());
+  const int64_t heap_before = loci::test::heap_bytes();
   const auto start = std::chrono::steady_clock::now();
   const File file = File::open(path);
   const auto spent = std::chrono::steady_clock::now() - start;
+  EXPECT_LE(loci::test::heap_bytes() - heap_before, 16 << 10) << "the tokens stay in the file";
   EXPECT_EQ(file.metadata().find_strings("tokenizer.ggml.tokens")->back(), "token262143");
   EXPECT_LT(spent, std::chrono::seconds(1));
 }
@@ -162,7 +210,7 @@ TEST(Metadata, ErrorsNameFileKeyAndTypes) {
   EXPECT_THAT(error_of([&] { metadata.find_float("tiny.flag"); }), HasSubstr("expected f32 or f64, found bool"));
   EXPECT_THAT(error_of([&] { metadata.find_ints("tiny.flag"); }), HasSubstr("expected array of integers, found bool"));
   EXPECT_EQ(metadata.find_int("none"), std::nullopt);
-  EXPECT_EQ(metadata.find_strings("none"), nullptr);
+  EXPECT_EQ(metadata.find_strings("none"), std::nullopt);
 
   Metadata large;
   large.set("x", Value{ValueType::kU64, ValueType::kU64, ~uint64_t{0}});

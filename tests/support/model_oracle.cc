@@ -28,7 +28,7 @@ double ModelOracle::number(const std::string& suffix, double missing) const {
   const gguf::Value* value = file_.metadata().find(arch_ + "." + suffix);
   if (value == nullptr) return missing;
   if (const auto* integer = std::get_if<int64_t>(&value->data)) return static_cast<double>(*integer);
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value->data)) return static_cast<double>((*list)[0]);
+  if (const auto list = value->ints()) return static_cast<double>(list->at(0));
   return std::get<double>(value->data);
 }
 
