@@ -9,10 +9,6 @@
 namespace loci {
 namespace {
 
-constexpr size_t kAlign = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
 KvLayer make_layer(const KvLayerShape& shape, int page_size, int64_t n_pages) {
   KvLayer layer;
   layer.k_format = shape.k_format;
@@ -119,19 +115,11 @@ KvManager::KvManager(std::span<const KvLayerShape> layers, const KvConfig& confi
       tree_(pool_, config.page_size) {
   LOCI_CHECK((window_ > 0) == (pages.n_window_pages > 0), "a window of ", window_, " tokens, ", pages.n_window_pages,
              " window pages");
-  size_t total = 0;
   for (const KvLayerShape& shape : layers) {
     windowed_.push_back(shape.window > 0);
     layers_.push_back(make_layer(shape, config.page_size, shape.window > 0 ? pages.n_window_pages : pages.n_pages));
-    total += aligned(layers_.back().total_bytes());
   }
-  memory_ = backend.allocate(total);
-  bytes_ = static_cast<int64_t>(total);
-  std::byte* base = memory_.get();
-  for (KvLayer& layer : layers_) {
-    layer.base = base;
-    base += aligned(layer.total_bytes());
-  }
+  memory_ = std::make_unique<KvMemory>(layers_, backend);
 }
 
 int64_t KvManager::first_seen_page(int64_t n_tokens) const {
@@ -300,7 +288,21 @@ bool KvManager::reserve(KvSequence& sequence, int64_t n_tokens) {
     sequence.pages.push_back(*pool_.allocate());
     if (window_ > 0 && i >= sequence.first_pinned) attach(sequence.pages.back());
   }
+  tell_memory();
   return true;
+}
+
+// Tells memory_ how far the pages in use have come, each time that they have come some way.
+void KvManager::tell_memory() {
+  constexpr int64_t kSteps = 64;
+  const int64_t n_used = pool_.n_ever_used(), n_windows = pool_.window().n_ever_used();
+  const int64_t step = std::max<int64_t>(1, (n_pages() + n_window_pages()) / kSteps);
+  const bool all = n_used == n_pages() && n_windows == n_window_pages();
+  if (n_used + n_windows == n_told_pages_ || (n_used + n_windows < n_told_pages_ + step && !all)) return;
+  n_told_pages_ = n_used + n_windows;
+  std::vector<int64_t> n_layer_pages;
+  for (const bool windowed : windowed_) n_layer_pages.push_back(windowed ? n_windows : n_used);
+  memory_->use(layers_, n_layer_pages);
 }
 
 bool KvManager::reserve_copy(KvSequence& sequence, int64_t n_tokens) {

@@ -11,6 +11,7 @@
 
 #include "engine/config.h"
 #include "engine/kv/cache_report.h"
+#include "engine/kv/kv_memory.h"
 #include "engine/kv/page_pool.h"
 #include "engine/kv/pool_size.h"
 #include "engine/kv/radix_tree.h"
@@ -167,7 +168,8 @@ class KvManager {
   int64_t n_pinned(const KvSequence& sequence) const;
   int64_t n_window_pages_for(int64_t n_tokens) const;
   int64_t n_pages_for(int64_t n_tokens) const { return (n_tokens + config_.page_size - 1) / config_.page_size; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return memory_->bytes(); }
+  const KvMemory& memory() const { return *memory_; }
   const KvConfig& config() const { return config_; }
   KvStats stats() const;
   // Tokens for which `live` sequences hold pages without using them: at most page_size - 1 each, besides what they
@@ -206,14 +208,16 @@ class KvManager {
   int64_t final_pages(const KvSequence& sequence) const;
   void release_pages(KvSequence& sequence, size_t n_left);
   void copy_page(int32_t from, int32_t to);
+  void tell_memory();
 
   KvConfig config_;
   Backend& backend_;
-  int64_t bytes_ = 0, page_bytes_ = 0, window_page_bytes_ = 0;
+  int64_t page_bytes_ = 0, window_page_bytes_ = 0;
   int64_t window_ = 0;  // tokens; 0: no layer has window pages
-  std::shared_ptr<std::byte> memory_;
   std::vector<KvLayer> layers_;
   std::vector<bool> windowed_;  // per layer: in window pages
+  std::unique_ptr<KvMemory> memory_;
+  int64_t n_told_pages_ = 0;  // pages in use for the first time that memory_ knows of
   PagePool pool_;
   RadixTree tree_;
   KvStats stats_;  // its counters and swapped_bytes

@@ -1,5 +1,7 @@
 #include "engine/kv/page_pool.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 
 namespace loci {
@@ -14,6 +16,7 @@ std::optional<int32_t> PagePool::allocate() {
   if (free_.empty()) return std::nullopt;
   const int32_t page = free_.back();
   free_.pop_back();
+  n_ever_used_ = std::max(n_ever_used_, page + 1);
   references_[static_cast<size_t>(page)] = 1;
   return page;
 }

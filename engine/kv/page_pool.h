@@ -24,6 +24,7 @@ class PagePool {
 
   int32_t n_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t n_free() const { return static_cast<int32_t>(free_.size()); }
+  int32_t n_ever_used() const { return n_ever_used_; }  // all pages from this number on were always free
   int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
   WindowPages& window() { return window_; }
   const WindowPages& window() const { return window_; }
@@ -32,6 +33,7 @@ class PagePool {
  private:
   std::vector<int32_t> references_;  // [n_pages]
   std::vector<int32_t> free_;        // a stack: the page freed last is handed out first, while caches still hold it
+  int32_t n_ever_used_ = 0;
   WindowPages window_;
 };
 

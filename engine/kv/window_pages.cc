@@ -1,5 +1,6 @@
 #include "engine/kv/window_pages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/check.h"
@@ -37,6 +38,7 @@ bool WindowPages::attach(int32_t page) {
   }
   attached_[at] = free_.back();
   free_.pop_back();
+  n_ever_used_ = std::max(n_ever_used_, attached_[at] + 1);
   pins_[at] = 1;
   return true;
 }

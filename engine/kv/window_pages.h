@@ -33,6 +33,7 @@ class WindowPages {
 
   int32_t n_pages() const { return static_cast<int32_t>(n_window_pages_); }
   int32_t n_free() const { return static_cast<int32_t>(free_.size()); }
+  int32_t n_ever_used() const { return n_ever_used_; }  // all from this number on were always free
   int32_t n_idle() const { return static_cast<int32_t>(idle_.size()); }
   int32_t n_available() const { return n_free() + n_idle(); }
   int32_t pins(int32_t page) const { return pins_[static_cast<size_t>(page)]; }
@@ -44,6 +45,7 @@ class WindowPages {
   void detach(int32_t page);
 
   int64_t n_window_pages_;
+  int32_t n_ever_used_ = 0;
   std::vector<int32_t> attached_;    // [n_pages] window page, or -1
   std::vector<int32_t> pins_;        // [n_pages]
   std::vector<int64_t> idle_since_;  // [n_pages] by a clock that counts; 0: not idle
