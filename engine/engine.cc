@@ -539,7 +539,15 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
     const std::vector<KvLayerShape> behind = draft_kv_layer_shapes(draft_model->arch, impl.config.kv);
     kv_layers.insert(kv_layers.end(), behind.begin(), behind.end());
     impl.draft_fingerprint = fingerprint(*draft_model->file, draft_model->file->metadata(), draft_model->arch);
+    draft_model->file->release_metadata();
   }
+  impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
+             .k_format = impl.config.kv.k_format,
+             .v_format = impl.config.kv.v_format,
+             .variant = ""};
+  // Before the weights come: the most memory is taken while they are converted.
+  impl.file->release_metadata();
+  give_back_freed_memory();
   pool_pages(pool_needs(kv_layers, impl.config));  // refused before minutes are spent on the weights
   check_weight_memory(*impl.file);
   impl.backend = backend != nullptr
@@ -570,10 +578,6 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
     impl.config.kv.swap_bytes = available < 0 ? kv_bytes : std::min(kv_bytes, available / 4);
   }
   impl.kv = std::make_unique<KvManager>(kv_layers, impl.config.kv, n_pages, *impl.backend);
-  impl.ns = {.model = fingerprint(*impl.file, impl.metadata, impl.arch),
-             .k_format = impl.config.kv.k_format,
-             .v_format = impl.config.kv.v_format,
-             .variant = ""};
   impl.decoder = std::make_unique<Decoder>(impl.arch, impl.weights, *impl.kv, *impl.backend, impl.config.n_ubatch);
   impl.scheduler = std::make_unique<Scheduler>(SchedulerLimits{.n_ubatch = impl.config.n_ubatch,
                                                                .n_batch = impl.config.n_batch,
@@ -610,7 +614,6 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
   info.backend = impl.backend->describe();
   info.chat_template = impl.metadata.find_string("tokenizer.chat_template").value_or("");
   info.fingerprint = impl.ns.model;
-  impl.file->release_metadata();
   return engine;
 } catch (const std::bad_alloc&) {
   fail(ErrorKind::kOutOfMemory, config.model_path, ": out of memory while loading; ",

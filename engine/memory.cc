@@ -5,6 +5,10 @@
 #include <fstream>
 #include <string>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace loci {
 namespace {
 
@@ -42,6 +46,12 @@ int64_t available_memory_bytes() {
     available = available < 0 ? left : std::min(available, left);
   }
   return available;
+}
+
+void give_back_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 std::string bytes_text(int64_t bytes) {
