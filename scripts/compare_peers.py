@@ -9,7 +9,8 @@ far loci is from what the machine can do.
   scripts/compare_peers.py -m smollm2 -t 2 -r 9 -o out.json --plot out.svg
   scripts/compare_peers.py -m qwen2.5-coder-0.5b -p 0 -n 32 -d 0,8192 -ctk q8_0 -ctv q8_0
   scripts/compare_peers.py --batched -p 128 -n 32 -B 1,8,16  several sequences at once
-  scripts/compare_peers.py --startup                         from the start of the program to a first token; peak memory
+  scripts/compare_peers.py --startup                         from the start of the program to a first token
+  scripts/compare_peers.py --memory -p 30 -n 12 -c 512       peak of resident memory, beside file + K/V cache
   scripts/compare_peers.py --peer-bench ik=/path/to/llama-bench   another program that speaks llama-bench's JSON
 """
 
@@ -97,6 +98,17 @@ class BatchedBench:
         return found
 
 
+def run_once(command):
+    """Seconds from its start to its end, and its peak of resident memory in MiB."""
+    start = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
+    return time.monotonic() - start, usage.ru_maxrss / 1024
+
+
 class StartupBench:
     """A fresh process that loads the model, evaluates a short prompt and ends."""
 
@@ -104,16 +116,33 @@ class StartupBench:
         self.name, self.command = name, command
 
     def measure(self, model, threads, _args):
-        command = [*self.command, "-m", model, "-p", "32", "-n", "0", "-r", "1", "--no-warmup", "-t", str(threads)]
-        command += ["--no-roofline"] if self.name == "loci" else []
-        start = time.monotonic()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
-        seconds = time.monotonic() - start
-        return {"start to end, s": (seconds, {}), "peak memory, MB": (usage.ru_maxrss / 1e3, {})}
+        found = {}
+        for n_tokens in (1, 32):
+            command = [*self.command, "-m", model, "-p", str(n_tokens), "-n", "0", "-r", "1", "--no-warmup"]
+            command += ["-t", str(threads), *(["--no-roofline"] if self.name == "loci" else [])]
+            found[f"start to end of a prompt of {n_tokens}, ms"] = (1e3 * run_once(command)[0], {})
+        return found
+
+
+class MemoryBench:
+    """A fresh process that loads the model with a context, evaluates a prompt and generates some tokens."""
+
+    def __init__(self, name, command):
+        self.name, self.command = name, command
+
+    def measure(self, model, threads, args):
+        types = ["-ctk", args.cache_type_k, "-ctv", args.cache_type_v]
+        context = ["-c", str(args.context), *types]
+        inspected = json.loads(output_of([args.loci, "inspect", "-m", model, *context, "--json"]))
+        wanted = (os.path.getsize(model) + inspected["memory"]["kv_bytes"]) / 2**20
+        found = {}
+        for n_prompt in args.prompt.split(","):
+            shape = ["-npp", n_prompt, "-ntg", args.gen.split(",")[0], "-npl", "1", "-t", str(threads)]
+            _, peak = run_once([*self.command, "-m", model, *context, *shape])
+            test = f"{n_prompt} + {args.gen.split(',')[0]} tokens"
+            found[f"peak, {test}, MiB"] = (peak, {})
+            found[f"peak / (file + K/V), {test}"] = (peak / wanted, {})
+        return found
 
 
 def measure(programs, model, threads, args):
@@ -165,10 +194,13 @@ def plot(path, results):
 
 
 def compare(args):
-    bench = BatchedBench if args.batched else StartupBench if args.startup else PlainBench
-    programs = [bench("loci", [args.loci, "batched-bench" if args.batched else "bench"])]
+    bench = PlainBench
+    for chosen, kind in ((args.batched, BatchedBench), (args.startup, StartupBench), (args.memory, MemoryBench)):
+        bench = kind if chosen else bench
+    batched = args.batched or args.memory
+    programs = [bench("loci", [args.loci, "batched-bench" if batched else "bench"])]
     if not args.no_llama:
-        name = "llama-batched-bench" if args.batched else "llama-bench"
+        name = "llama-batched-bench" if batched else "llama-bench"
         programs.append(bench("llama.cpp", [peers.llama_program(name)]))
     for text in args.peer_bench:
         name, _, command = text.rpartition("=") if "=" in text.split()[0] else ("", "", text)
@@ -205,7 +237,9 @@ def main():
     parser.add_argument("--batched", action="store_true", help="several sequences at once: -p and -n are each one's")
     parser.add_argument("-B", "--batch", default="1,2,4,8,16", help="with --batched: sequences at once, a list")
     parser.add_argument("--shared-prompt", action="store_true", help="with --batched: one prompt for all")
-    parser.add_argument("--startup", action="store_true", help="time of a whole run and its memory; less is better")
+    parser.add_argument("--startup", action="store_true", help="time of a whole run; less is better")
+    parser.add_argument("--memory", action="store_true", help="peak of resident memory of a whole run; less is better")
+    parser.add_argument("-c", "--context", type=int, default=512, help="with --memory: size of the K/V cache in tokens")
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-o", "--output", help="write all samples to this JSON file")
     parser.add_argument("--plot", help="write a chart to this SVG file")
@@ -216,7 +250,7 @@ def main():
         action="append",
         default=[],
         metavar="[NAME=]COMMAND",
-        help="another llama-bench (with --batched: llama-batched-bench), with flags of its own if need be",
+        help="another llama-bench (with --batched or --memory: llama-batched-bench), with flags of its own if need be",
     )
     compare(parser.parse_args())
 

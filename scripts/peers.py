@@ -139,7 +139,8 @@ def turned(items, n):
 def spread(values, digits=None):
     """"median (least–most)"."""
     if digits is None:
-        digits = 0 if statistics.median(values) >= 1000 else 1
+        median = statistics.median(values)
+        digits = 0 if median >= 1000 else 1 if median >= 10 else 2
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 

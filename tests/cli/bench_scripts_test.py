@@ -44,7 +44,14 @@ class Scripts(TestCase):
         result = self.script("compare_peers.py", "--loci", BINARY, "--no-llama", "--startup", "-m", TINY, "-t", "1",
                              "-r", "2")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("| peak memory, MB |", result.stdout)
+        self.assertIn("| start to end of a prompt of 32, ms |", result.stdout)
+
+    def test_compare_peers_memory(self):
+        result = self.script("compare_peers.py", "--loci", BINARY, "--no-llama", "--memory", "-m", TINY, "-t", "1",
+                             "-p", "16", "-n", "4", "-c", "64", "-r", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| peak, 16 + 4 tokens, MiB |", result.stdout)
+        self.assertIn("| peak / (file + K/V), 16 + 4 tokens |", result.stdout)
 
     @needs(SMOLLM2)
     def test_compare_serving(self):
