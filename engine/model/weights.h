@@ -27,7 +27,7 @@ struct LayerWeights {
 };
 
 struct Weights {
-  TensorView embedding;  // [vocab_size, dim]; unset when tied: rows come from `head`
+  TensorView embedding;                        // [vocab_size, dim]; unset when tied: rows come from `head`
   const gguf::File* embedding_file = nullptr;  // rows are read from it; null: they lie in memory
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;                    // [dim]

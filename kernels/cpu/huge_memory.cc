@@ -20,7 +20,7 @@ constexpr size_t kSlab = size_t{64} << 20;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Zeroed memory. From the size of a huge page on it is aligned to them, its end to end_alignment, and `advice` is given.
+// Zeroed memory. From the size of a huge page on: aligned to it, its end to end_alignment, with `advice`.
 std::shared_ptr<std::byte> map_memory(size_t bytes, size_t end_alignment, int advice) {
   if (bytes > (size_t{1} << 62)) fail_out_of_memory(bytes);
   const bool huge = bytes >= kHugePage;

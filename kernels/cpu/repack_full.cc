@@ -57,8 +57,8 @@ void put_nib_of_pair(const Block& block, int offset, bool high, uint8_t* nib) {
   for (int quad = 0; quad < 4; ++quad) {
     const Quad a = load(block, quad, offset), b = load(block, quad, offset + 16);
     for (int j = 0; j < 4; ++j) {
-      store(nib + 64 * j + 16 * quad, high ? ((a.w[j] >> 4) & kLow4) | (b.w[j] & ~kLow4)
-                                           : (a.w[j] & kLow4) | (b.w[j] & kLow4) << 4);
+      store(nib + 64 * j + 16 * quad,
+            high ? ((a.w[j] >> 4) & kLow4) | (b.w[j] & ~kLow4) : (a.w[j] & kLow4) | (b.w[j] & kLow4) << 4);
     }
   }
 }
@@ -113,8 +113,7 @@ void put_packed(const Block& block, int offset, uint8_t* out) {
   for (int round = 0; round < 4; ++round) {  // each brings rows half as far apart together
     Bytes next[kPanelRows];
     for (int i = 0; i < kPanelRows / 2; ++i) {
-      next[2 * i] =
-          __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      next[2 * i] = __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
       next[2 * i + 1] =
           __builtin_shufflevector(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     }

@@ -52,7 +52,7 @@ TEST(BatchInput, MarksAndBlankLinesAreNoPrompts) {
 BatchJob job(const std::string& name, std::vector<int32_t> tokens) {
   BatchJob out;
   out.custom_id = name;
-  out.request.prompts.push_back({std::move(tokens), false});
+  out.request.prompts.push_back({std::move(tokens), ""});
   return out;
 }
 
