@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/cache_text.h"
+#include "engine/constraint/mask_worker.h"
 #include "engine/kv/cache_file.h"
 #include "engine/kv/kv_formats.h"
 #include "engine/kv/kv_manager.h"
@@ -45,7 +46,7 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
 struct LiveRequest : Sequence {
   LiveRequest(Request r, const Tokenizer& tokenizer)
       : request(std::move(r)),
-        sampler(request.sampling, tokenizer),
+        sampler(request.sampling, tokenizer, request.constraint),
         detokenizer(tokenizer, request.stops, request.show_special) {
     tokens = std::move(request.prompt);
     n_prompt = static_cast<int64_t>(tokens.size());
@@ -148,6 +149,8 @@ struct Engine::Impl {
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<Speculator> speculator;
+  std::unique_ptr<ConstraintCompiler> constraints;
+  MaskWorker masks;
   uint64_t draft_fingerprint = 0;  // 0: no draft model
   int64_t next_draft_key = 1;
   ModelInfo info;
@@ -236,6 +239,7 @@ struct Engine::Impl {
     if (request.has_started)
       stats.prompt_ms = ms_between(request.started, request.has_token ? request.first_token : now);
     if (request.has_token) stats.predicted_ms = ms_between(request.first_token, now);
+    if (const ConstraintState* constraint = request.sampler.constraint()) stats.constraint = constraint->costs();
     if (request.draft_key > 0) {
       stats.speculation = speculator->stats(request.draft_key);
       speculator->forget(request.draft_key, request.tokens);
@@ -263,6 +267,13 @@ struct Engine::Impl {
       return false;
     }
     const std::optional<int32_t> token = request.sampler.sample(logits);
+    if (!token && request.sampler.constraint() != nullptr) {
+      // A grammar that is complete, and no end token allowed by the vocabulary or --ignore-eos.
+      const bool complete = request.sampler.constraint()->is_complete();
+      finish(&request, complete ? FinishReason::kEndToken : FinishReason::kError,
+             complete ? "" : "the grammar leaves no token that the other settings allow");
+      return false;
+    }
     if (!token) {
       finish(&request, FinishReason::kError, str("no token has a finite logit at position ", request.n_computed() - 1));
       return false;
@@ -270,7 +281,10 @@ struct Engine::Impl {
     if (request.draft_key != 0 && speculator->wants_certainty(request.draft_key, request.request.speculation)) {
       speculator->note_certainty(request.draft_key, top_probability(logits));
     }
-    request.sampler.accept(*token, false);
+    if (!request.sampler.accept(*token, false)) {
+      finish(&request, FinishReason::kError, str("the grammar lost its way at position ", request.n_computed() - 1));
+      return false;
+    }
     request.tokens.push_back(*token);
     request.drafts.follow(*token);
     ++request.stats.n_predicted;
@@ -348,6 +362,10 @@ struct Engine::Impl {
     speculator->plan(candidates, static_cast<int64_t>(decoding.size()));
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (candidates[i].job.tree.empty()) continue;
+      if (ConstraintState* constraint = owners[i]->sampler.constraint()) {
+        candidates[i].job.tree.keep(constraint->allowed_nodes(candidates[i].job.tree));
+        if (candidates[i].job.tree.empty()) continue;
+      }
       attach_drafts(owners[i]->drafts, std::move(candidates[i].job.tree), owners[i]->kv, *kv,
                     [&](int32_t src, int32_t dst) { speculator->page_copied(src, dst); });
     }
@@ -365,6 +383,31 @@ struct Engine::Impl {
     settle_drafts(request.drafts, request.kv, *kv);
   }
 
+  // The forward pass, and beside it the masks of the requests under a grammar whose logits it brings.
+  bool forward_with_masks(const Step& next) {
+    std::vector<MaskWorker::Job> jobs;
+    for (size_t i = 0; i < next.entries.size(); ++i) {
+      LiveRequest& request = live(next.entries[i]);
+      if (request.sampler.constraint() == nullptr || !request.wants_logits) continue;
+      if (next.n_token_rows[i] != request.n_pending()) continue;  // not yet its last row
+      jobs.push_back({request.sampler.constraint(), &request.drafts.tree});
+      for (const auto& sample : request.samples) jobs.push_back({sample->sampler.constraint(), nullptr});
+    }
+    const std::vector<MaskWorker::Job> begun = jobs;
+    masks.start(std::move(jobs));
+    bool done = false;
+    try {
+      done = decoder->forward(next.batch, [&] { return abandons(next); });
+    } catch (...) {
+      masks.finish();  // what it works on must not go away under it
+      throw;
+    }
+    if (begun.empty()) return done;
+    const double wait_ms = masks.finish();
+    for (const MaskWorker::Job& job : begun) job.state->add_wait_ms(wait_ms);
+    return done;
+  }
+
   void compute(const Step& next, Clock::time_point start) {
     for (Sequence* sequence : next.entries) {
       LiveRequest& request = live(sequence);
@@ -375,7 +418,7 @@ struct Engine::Impl {
     }
     ++metrics.n_steps;
     const int64_t kv_bytes_before = backend->kv_bytes_read();
-    const bool done = decoder->forward(next.batch, [&] { return abandons(next); });
+    const bool done = forward_with_masks(next);
     const int64_t kv_bytes = backend->kv_bytes_read() - kv_bytes_before;
     metrics.kv_bytes_read += kv_bytes;
     if (!done) {
@@ -594,6 +637,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
                                                                 .max_rows = impl.config.n_ubatch,
                                                                 .draft_model = std::move(draft_model),
                                                                 .draft_layer = impl.arch.layers.size()}));
+  impl.constraints = std::make_unique<ConstraintCompiler>(*impl.tokenizer);
   ModelInfo& info = impl.info;
   info.path = config.model_path;
   info.name = impl.metadata.find_string("general.name").value_or("");
@@ -620,6 +664,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config, const LoadProgr
        bytes_text(std::max<int64_t>(0, available_memory_bytes())), " are available");
 }
 
+ConstraintCompiler& Engine::constraints() { return *impl_->constraints; }
 const EngineConfig& Engine::config() const { return impl_->config; }
 const ModelInfo& Engine::info() const { return impl_->info; }
 const gguf::Metadata& Engine::metadata() const { return impl_->metadata; }

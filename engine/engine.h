@@ -50,6 +50,8 @@ class Engine {
   const gguf::Metadata& metadata() const;
   const Tokenizer& tokenizer() const;
   const ArchSpec& arch() const;
+  // Compiles grammars for requests; may be used from any thread.
+  ConstraintCompiler& constraints();
 
   // Queues a request. Throws Error(kInvalidInput) with both counts when the prompt does not fit the context, and
   // when sampling parameters are out of range; QueueFull when max_queue requests wait already.

@@ -1,11 +1,13 @@
 // Request: what a user of the engine hands in; TokenSink: how the answer comes back.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/constraint/constraint.h"
 #include "engine/kv/cache_report.h"
 #include "engine/sampling/sampler.h"
 #include "kernels/error.h"
@@ -44,6 +46,7 @@ struct RequestStats {
   double predicted_ms = 0;
   uint64_t seed = 0;  // seed in use
   SpeculationStats speculation;
+  ConstraintCosts constraint;  // with a grammar
 };
 
 // Called by the thread that runs Engine::step().
@@ -82,7 +85,8 @@ struct Request {
   int n_top_logprobs = 0;    // > 0: TokenSink gets that many alternatives
   bool cache_prompt = true;  // reuse and keep K/V of this request
   Speculation speculation;
-  TokenSink* sink = nullptr;  // not owned; outlives the request
+  std::shared_ptr<const Constraint> constraint;  // a grammar that the answer obeys (Engine::constraints()); or none
+  TokenSink* sink = nullptr;                     // not owned; outlives the request
 
   // Parallel samples of one prompt, which is computed once. Sample i draws with seed + i: it is the answer that the
   // request alone would get with that seed. They share the id; each ends for itself.

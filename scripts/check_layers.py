@@ -34,6 +34,7 @@ THIRD_PARTY = (
     (re.compile(r"^httplib\.h$"), re.compile(r"^(server|tests/server)/")),
     (re.compile(r"^nlohmann/"), re.compile(r"^(main|server|tests)/")),
     (re.compile(r"^sentencepiece"), re.compile(r"^engine/text/")),
+    (re.compile(r"^(xgrammar|dlpack)/"), re.compile(r"^engine/constraint/")),
     (re.compile(r"^xxhash\.h$"), re.compile(r"^(engine|gguf|main|tests)/")),
     (re.compile(r"^(gtest|gmock)/"), re.compile(r"^tests/")),
     (re.compile(r"^(cuda|cublas)\w*\.h$"), re.compile(r"^kernels/cuda/")),

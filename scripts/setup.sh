@@ -6,8 +6,11 @@
 BUILD_PACKAGES=(g++ cmake ninja-build python3 python3-venv ca-certificates
   libcli11-dev libsentencepiece-dev libreadline-dev libncurses-dev nlohmann-json3-dev libxxhash-dev)
 TEST_PACKAGES=(libgtest-dev libgmock-dev clang-format clang libclang-rt-14-dev binutils)
-# numpy and gguf: the independent reference of the quantization tests.
-PYTHON_PACKAGES=(numpy==2.2.6 gguf==0.17.1)
+# numpy and gguf: the independent reference of the quantization tests; jsonschema: of structured output.
+PYTHON_PACKAGES=(numpy==2.2.6 gguf==0.17.1 jsonschema==4.25.1)
+# A Python package whose C++ sources we build: engine/constraint/xgrammar.cmake has the same version.
+XGRAMMAR_VERSION=0.2.9
+XGRAMMAR_SHA256=87b466bca2475e29bb0323abc62c6c33cbcbcff47e5fb800a3e2099ac9620b90
 
 usage() {
   echo "usage: scripts/setup.sh [--test] [--print]
@@ -23,6 +26,7 @@ for arg in "$@"; do
       echo "build: ${BUILD_PACKAGES[*]}"
       echo "test: ${TEST_PACKAGES[*]}"
       echo "python: ${PYTHON_PACKAGES[*]}"
+      echo "sources: xgrammar==$XGRAMMAR_VERSION"
       exit 0 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; die "unknown argument '$arg'" ;;
@@ -69,10 +73,37 @@ else
   done
 fi
 
+# xgrammar: its source package, checked, and of it what is built. Without it (no network) the program is built all the
+# same and refuses structured output; on the CI machine it is due.
+xgrammar_dir="$LOCI_CACHE/sources/xgrammar-$XGRAMMAR_VERSION"
+fetch_xgrammar() {
+  local work="$1" archive="$1/xgrammar-$XGRAMMAR_VERSION.tar.gz" name="xgrammar-$XGRAMMAR_VERSION"
+  python3 -m venv "$work/venv" || return 1
+  "$work/venv/bin/python3" -m pip download -q --disable-pip-version-check --no-deps --no-binary xgrammar -d "$work" \
+    "xgrammar==$XGRAMMAR_VERSION" || return 1
+  echo "$XGRAMMAR_SHA256  $archive" | sha256sum --check --quiet || return 1
+  tar -xzf "$archive" -C "$work" "$name"/{cpp,include,LICENSE,NOTICE} \
+    "$name"/3rdparty/{picojson,dlpack/include} || return 1
+  mkdir -p "$LOCI_CACHE/sources"
+  rm -rf "$xgrammar_dir"
+  mv "$work/$name" "$xgrammar_dir"
+}
+if [ ! -f "$xgrammar_dir/LICENSE" ] || [ ! -d "$xgrammar_dir/cpp" ]; then
+  say "fetching the sources of xgrammar $XGRAMMAR_VERSION"
+  work=$(mktemp -d)
+  if ! fetch_xgrammar "$work" >"$work/log" 2>&1; then
+    tail -n 5 "$work/log" >&2
+    rm -rf "$work"
+    if [ "${CI:-}" = true ]; then die "could not fetch the sources of xgrammar $XGRAMMAR_VERSION"; fi
+    say "could not fetch the sources of xgrammar: structured output (JSON schemas, grammars) will not be built in"
+  fi
+  rm -rf "$work"
+fi
+
 if [ "$with_tests" = 1 ]; then
   wanted="$(python3 -V) ${PYTHON_PACKAGES[*]}"
   if [ "$(cat "$LOCI_VENV/.loci-packages" 2>/dev/null)" != "$wanted" ] ||
-    ! "$LOCI_VENV/bin/python3" -c 'import numpy, gguf' 2>/dev/null; then
+    ! "$LOCI_VENV/bin/python3" -c 'import numpy, gguf, jsonschema' 2>/dev/null; then
     say "installing Python packages: ${PYTHON_PACKAGES[*]}"
     log=$(mktemp)
     mkdir -p "$LOCI_CACHE"

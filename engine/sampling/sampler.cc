@@ -273,8 +273,9 @@ Sampler::Sampler(const SamplingParams& params, SamplerVocab vocab)
 
 uint64_t Sampler::seed() const { return seed_; }
 
-void Sampler::accept(int32_t token, bool is_prompt) {
-  (void)is_prompt;  // penalties and DRY look at prompt and answer alike
+bool Sampler::accept(int32_t token, bool is_prompt) {
+  // Penalties and DRY look at prompt and answer alike, a grammar at the answer.
+  if (!is_prompt && constraint_ && !constraint_->accept(token)) return false;
   history_.push_back(token);
   ++counts_[token];
   const size_t window = static_cast<size_t>(std::max(params_.repeat_last_n, 0));
@@ -282,6 +283,7 @@ void Sampler::accept(int32_t token, bool is_prompt) {
     const auto oldest = counts_.find(history_[history_.size() - 1 - window]);
     if (--oldest->second == 0) counts_.erase(oldest);
   }
+  return true;
 }
 
 std::span<const int32_t> Sampler::dry_window() const {
@@ -321,6 +323,7 @@ std::optional<int32_t> Sampler::sample(std::span<const float> logits) {
   };
   forbid(vocab_.suppressed);
   if (params_.ignore_eos) forbid(vocab_.end_of_generation);
+  if (constraint_) constraint_->apply(row.writable());
 
   const bool greedy = params_.temperature <= 0;
   const StepContext context{counts_, dry_window(), vocab_.breakers, uniform(seed_, n_sampled_, RandomStream::kXtc)};

@@ -2,6 +2,7 @@
 // of llama.cpp's flags and JSON fields.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/constraint/constraint.h"
 #include "engine/sampling/steps.h"
 #include "engine/text/tokenizer.h"
 
@@ -63,13 +65,19 @@ class Sampler {
  public:
   // `tokenizer` is used for DRY's breakers, end-of-generation ids and suppressed tokens; it is not kept.
   // REQUIRES: check(params, tokenizer.vocab_size()) is empty.
-  Sampler(const SamplingParams& params, const Tokenizer& tokenizer);
+  // `constraint`: a grammar that the tokens obey, before all steps; nullptr: none.
+  Sampler(const SamplingParams& params, const Tokenizer& tokenizer,
+          std::shared_ptr<const Constraint> constraint = nullptr);
   Sampler(const SamplingParams& params, SamplerVocab vocab);
 
-  // Notes a token of the history (prompt and generated alike), for penalties and DRY.
-  void accept(int32_t token, bool is_prompt);
+  // Notes a token of the history (prompt and generated alike), for penalties and DRY; a generated one goes on in the
+  // grammar. False when the grammar does not take it.
+  bool accept(int32_t token, bool is_prompt);
   // Chooses the next token; does not accept it. nullopt when no token has a finite logit (all NaN or -inf).
   [[nodiscard]] std::optional<int32_t> sample(std::span<const float> logits);
+  // Where the sequence stands in its grammar; nullptr without one.
+  ConstraintState* constraint() { return constraint_ ? &*constraint_ : nullptr; }
+  const ConstraintState* constraint() const { return constraint_ ? &*constraint_ : nullptr; }
   // Seed in use (the random one when params.seed was -1).
   uint64_t seed() const;
 
@@ -81,8 +89,9 @@ class Sampler {
   SamplerVocab vocab_;
   uint64_t seed_ = 0;
   uint64_t n_sampled_ = 0;
-  std::vector<int32_t> history_;                   // prompt and generated tokens, oldest first
-  std::unordered_map<int32_t, int32_t> counts_;    // of the last repeat_last_n tokens of history_
+  std::vector<int32_t> history_;                 // prompt and generated tokens, oldest first
+  std::unordered_map<int32_t, int32_t> counts_;  // of the last repeat_last_n tokens of history_
+  std::optional<ConstraintState> constraint_;
   double mirostat_mu_ = 0;                         // bits
   double adaptive_sum_ = 0, adaptive_weight_ = 0;  // decayed sums over chosen tokens: of their probability, of 1
 };

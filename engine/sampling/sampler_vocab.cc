@@ -1,5 +1,6 @@
 // What the sampler takes from a tokenizer: ids to ban and the token forms of DRY's sequence breakers.
 #include <algorithm>
+#include <utility>
 
 #include "engine/sampling/sampler.h"
 #include "engine/sampling/steps.h"
@@ -31,8 +32,10 @@ SamplerVocab make_vocab(const SamplingParams& params, const Tokenizer& tokenizer
 
 }  // namespace
 
-Sampler::Sampler(const SamplingParams& params, const Tokenizer& tokenizer)
-    : Sampler(params, make_vocab(params, tokenizer)) {}
+Sampler::Sampler(const SamplingParams& params, const Tokenizer& tokenizer, std::shared_ptr<const Constraint> constraint)
+    : Sampler(params, make_vocab(params, tokenizer)) {
+  if (constraint != nullptr) constraint_.emplace(std::move(constraint));
+}
 
 DryBreakers find_dry_breakers(const Tokenizer& tokenizer, std::span<const std::string> breakers) {
   DryBreakers found;
