@@ -106,6 +106,15 @@ std::string draft_text(const SpeculationStats& stats) {
   return str(" | drafted ", stats.n_drafted, ", accepted ", stats.n_accepted, " (", shares, ")");
 }
 
+// " | masks 0.05 ms each, waited 0.01 ms each", or nothing.
+std::string mask_text(const ConstraintCosts& costs) {
+  if (costs.n_masks == 0) return "";
+  char text[96];
+  const auto n = static_cast<double>(costs.n_masks);
+  std::snprintf(text, sizeof text, " | masks %.3f ms each, waited %.3f ms each", costs.mask_ms / n, costs.wait_ms / n);
+  return text;
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> load_with_progress(const EngineConfig& config) {
@@ -136,6 +145,7 @@ Answer answer(Engine& engine, const AnswerRequest& request, Console& console) {
   job.stops = request.stops;
   job.show_special = request.show_special;
   job.speculation = request.speculation;
+  job.constraint = request.constraint;
   job.sink = &sink;
   const interrupt::Answering answering(engine);
   engine.submit(std::move(job));
@@ -164,13 +174,13 @@ std::string timings_text(const RequestStats& stats, int64_t n_ctx) {
   const auto rate = [](int64_t tokens, double ms) {
     return ms > 0 && tokens > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0;
   };
-  const std::string drafts = draft_text(stats.speculation);
+  const std::string more = draft_text(stats.speculation) + mask_text(stats.constraint);
   char text[300];
   // The first token comes with the prompt's last row: its time is the prompt's.
   std::snprintf(text, sizeof text, "[ Prompt: %.1f t/s | Generation: %.1f t/s | cached %lld | context %lld/%lld%s ]",
                 rate(stats.n_prompt - stats.n_cached, stats.prompt_ms), rate(stats.n_predicted - 1, stats.predicted_ms),
                 static_cast<long long>(stats.n_cached), static_cast<long long>(stats.n_prompt + stats.n_predicted),
-                static_cast<long long>(n_ctx), drafts.c_str());
+                static_cast<long long>(n_ctx), more.c_str());
   return text + (stats.cache_miss.empty() ? "" : "\n[ Cache: " + visible_controls(stats.cache_miss) + " ]");
 }
 

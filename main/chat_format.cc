@@ -6,6 +6,7 @@
 #include "kernels/log.h"
 #include "main/console.h"
 #include "server/json.h"
+#include "server/structured_output.h"
 
 namespace loci::cli {
 
@@ -61,6 +62,12 @@ std::string describe_tokens(const Tokenizer& tokenizer, const std::vector<int32_
   }
   out.pop_back();
   return out;
+}
+
+std::shared_ptr<const Constraint> ChatFormat::compile(const Grammar& form, Engine& engine,
+                                                      const PromptTokens& prompt) const {
+  return engine.constraints().compile(
+      form, template_ ? server::thinking_markers(prompt, template_->source()) : ThinkingMarkers());
 }
 
 }  // namespace loci::cli

@@ -1,5 +1,6 @@
 // ChatFormat: messages to prompt tokens, by the model's chat template, a chosen one, or none (raw completion).
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ class ChatFormat {
 
   // The prompt for the next answer. Raw: the contents, one after the other, control tokens spelled in them parsed.
   PromptTokens prompt(const std::vector<ChatMessage>& messages, std::optional<bool> thinking) const;
+
+  // The form of the answer to a prompt, compiled: a model that thinks may do so first.
+  std::shared_ptr<const Constraint> compile(const Grammar& form, Engine& engine, const PromptTokens& prompt) const;
 
  private:
   const Engine* engine_;

@@ -125,6 +125,7 @@ Answer ChatSession::answer_last(int64_t seed) {
   request.show_special = flags_.prompt.show_special;
   request.speculation = flags_.speculation.params;
   request.split_reasoning = !format_->raw() && flags_.chat.separate_reasoning;
+  if (flags_.form) request.constraint = format_->compile(*flags_.form, *engine_, request.prompt);
   if (flags_.prompt.verbose_prompt) {
     log_line(LogLevel::kOutput, describe_tokens(engine_->tokenizer(), request.prompt.tokens));
   }

@@ -22,6 +22,8 @@ struct ChatFlags {
   ChatOptions chat;
   SamplingOptions sampling;
   SpeculationOptions speculation;
+  ConstraintOptions constraint;
+  std::optional<Grammar> form;  // that `constraint` stands for
   std::optional<bool> color;
   bool simple_io = false;
   bool multiline = false;

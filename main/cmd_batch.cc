@@ -127,6 +127,7 @@ std::string fingerprint_text(const Engine& engine, const ChatFormat& format, con
   for (const auto& [name, value] : sampling_values(defaults.sampling)) all += name + "=" + value + "\n";
   for (const auto& [token, bias] : defaults.sampling.logit_bias) all += str(token, ':', bias, '\n');
   if (defaults.dialect != nullptr) all += str("dialect ", defaults.dialect->name, '\n');
+  if (defaults.form) all += defaults.form->to_ebnf(false);
   std::string texts;
   for (const std::string& breaker : defaults.sampling.dry_sequence_breakers) texts += stable_id({breaker});
   for (const std::string& stop : defaults.stops) texts += stable_id({stop});
@@ -173,10 +174,12 @@ int cmd_batch(const std::vector<std::string>& args) {
   ChatOptions chat;
   SamplingOptions sampling;
   SpeculationOptions speculation;
+  ConstraintOptions constraint;
   add_batch_options(*app, options, config);
   add_model_options(*app, config);
   add_scheduling_options(*app, config);
   add_speculation_options(*app, config, speculation);
+  add_constraint_options(*app, constraint);
   add_chat_options(*app, chat);
   add_sampling_options(*app, sampling);
   if (!parse(*app, args)) return 0;
@@ -194,6 +197,7 @@ int cmd_batch(const std::vector<std::string>& args) {
 
   config.model_path = resolve_model(config.model_path);
   finish_speculation(config, speculation);
+  const std::optional<Grammar> form = read_constraint(constraint);
   const std::unique_ptr<Engine> engine = load_with_progress(config);
   const ChatFormat format(*engine, chat);
   if (const std::string taken = apply_recommended(sampling, engine->metadata()); !taken.empty()) {
@@ -213,6 +217,8 @@ int cmd_batch(const std::vector<std::string>& args) {
   defaults.timeout_ms = options.timeout_ms;
   defaults.speculation = speculation.params;
   defaults.has_draft_model = !config.draft_model_path.empty();
+  defaults.constraints = &engine->constraints();
+  defaults.form = form;
   settings.format = options.format == "jsonl"  ? BatchFormat::kJsonl
                     : options.format == "text" ? BatchFormat::kText
                                                : BatchFormat::kAuto;

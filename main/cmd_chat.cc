@@ -151,10 +151,12 @@ int cmd_chat(const std::vector<std::string>& args) {
   add_color_option(*app, flags.color);
   add_sampling_options(*app, flags.sampling);
   add_speculation_options(*app, flags.config, flags.speculation);
+  add_constraint_options(*app, flags.constraint);
   if (!parse(*app, args)) return 0;
   if (const std::string wrong = check(flags.sampling.params, INT32_MAX); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
   }
+  flags.form = read_constraint(flags.constraint);
   interrupt::install();
   Console console(flags.color, flags.simple_io);
   const std::optional<std::string> first = read_prompt(flags.prompt, false);

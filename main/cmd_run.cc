@@ -34,17 +34,20 @@ int cmd_run(const std::vector<std::string>& args) {
   ChatOptions chat;
   SamplingOptions sampling;
   SpeculationOptions speculation;
+  ConstraintOptions constraint;
   std::optional<bool> color;
   add_prompt_options(*app, prompt_options, true);
   add_model_options(*app, config);
   add_chat_options(*app, chat);
   add_sampling_options(*app, sampling);
   add_speculation_options(*app, config, speculation);
+  add_constraint_options(*app, constraint);
   add_color_option(*app, color);
   if (!parse(*app, args)) return 0;
   if (const std::string wrong = check(sampling.params, INT32_MAX); !wrong.empty()) {
     fail(ErrorKind::kInvalidInput, wrong);
   }
+  const std::optional<Grammar> form = read_constraint(constraint);
   interrupt::install();
   Console console(color);
   const std::optional<std::string> text = read_prompt(prompt_options, true);
@@ -72,6 +75,7 @@ int cmd_run(const std::vector<std::string>& args) {
   request.show_special = prompt_options.show_special;
   request.speculation = speculation.params;
   request.split_reasoning = !format.raw() && chat.separate_reasoning;
+  if (form) request.constraint = format.compile(*form, *engine, request.prompt);
   if (prompt_options.verbose_prompt) {
     log_line(LogLevel::kOutput, describe_tokens(engine->tokenizer(), request.prompt.tokens));
   }

@@ -25,7 +25,7 @@ constexpr ForeignFlags kForeign[] = {
      "adapters are not implemented"},
     {"mmproj mm mmproj-url mmu no-mmproj mmproj-auto mmproj-offload image audio image-min-tokens image-max-tokens",
      "models see text only"},
-    {"grammar grammar-file j json-schema jf json-schema-file", "constrained output is not implemented"},
+    {"grammar grammar-file j json-schema jf json-schema-file", "a flag of run, chat and batch"},
     {"spec-draft-p-split draft-p-split ngld gpu-layers-draft devd device-draft ctkd cache-type-k-draft ctvd "
      "cache-type-v-draft td threads-draft tbd threads-batch-draft cd ctx-size-draft",
      "the draft model shares device, threads, cache and its type with the model"},

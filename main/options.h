@@ -1,5 +1,6 @@
 // Flag groups that several commands share, each filling one plain struct: EngineConfig, SamplingOptions, ChatOptions,
-// PromptOptions, SpeculationOptions. A command calls the add_... functions that it wants before parse().
+// PromptOptions, SpeculationOptions, ConstraintOptions. A command calls the add_... functions that it wants before
+// parse().
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "engine/config.h"
+#include "engine/constraint/grammar.h"
 #include "engine/request.h"
 #include "engine/sampling/sampler.h"
 #include "gguf/metadata.h"
@@ -87,6 +89,14 @@ struct SpeculationOptions {
 void add_speculation_options(CLI::App& app, EngineConfig& config, SpeculationOptions& options);
 // After parse(): settles the mode and finds the draft model's file. Throws Error for what does not go together.
 void finish_speculation(EngineConfig& config, SpeculationOptions& options);
+
+struct ConstraintOptions {
+  std::optional<std::string> grammar, grammar_file, schema, schema_file;
+};
+// --grammar --grammar-file -j --json-schema -jf --json-schema-file.
+void add_constraint_options(CLI::App& app, ConstraintOptions& options);
+// After parse(): the grammar that they stand for, if any. Throws Error naming the flag.
+std::optional<Grammar> read_constraint(const ConstraintOptions& options);
 
 // --max-stall-ms --priority-ageing-ms --preemption-mode --swap-space.
 void add_scheduling_options(CLI::App& app, EngineConfig& config);

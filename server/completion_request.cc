@@ -7,6 +7,7 @@
 #include "server/json.h"
 #include "server/sampling_fields.h"
 #include "server/speculation_fields.h"
+#include "server/structured_output.h"
 
 namespace loci::server {
 namespace {
@@ -81,21 +82,6 @@ bool is_empty(const Json& value) { return (value.is_array() || value.is_object()
 
 // Fields that would change the answer and cannot be honoured.
 void refuse_unsupported(const BodyFields& body) {
-  for (const char* name : {"grammar", "json_schema"}) {
-    const Json* value = body.find(name);
-    if (value != nullptr && !(value->is_string() && value->get_ref<const std::string&>().empty())) {
-      refuse_field(name, "constrained output");
-    }
-  }
-  if (const Json* format = body.find("response_format")) {
-    const std::string type = format->is_object() && format->contains("type") && (*format)["type"].is_string()
-                                 ? (*format)["type"].get<std::string>()
-                                 : "";
-    if (type.empty()) {
-      reject_field("response_format", "expected an object with a string 'type', found ", excerpt(*format));
-    }
-    if (type != "text") refuse_field("response_format", "type ", type, ", only text");
-  }
   for (const char* name : {"functions", "lora", "audio", "suffix", "prediction"}) {
     const Json* value = body.find(name);
     if (value != nullptr && !is_empty(*value) && *value != "") refuse_field(name, "found ", excerpt(*value));
@@ -217,6 +203,20 @@ void read_prompts(const BodyFields& body, const RequestDefaults& defaults, Compl
   for (const Json& prompt : *json) add_prompt(prompt, *defaults.tokenizer, echo, request);
 }
 
+// The form of the answers, compiled: behind the prompt, whose template tells whether the model thinks first.
+void read_form(const BodyFields& body, const RequestDefaults& defaults, CompletionRequest& request) {
+  std::optional<Grammar> form = read_structured_output(body);
+  if (!form) form = defaults.form;
+  if (!form) return;
+  if (!request.tools.tools.empty()) {
+    fail(ErrorKind::kInvalidInput, "Cannot use custom grammar constraints with tools.");
+  }
+  if (defaults.constraints == nullptr) fail(ErrorKind::kUnsupported, "structured output is not to be had here");
+  const bool is_chat = request.endpoint == Endpoint::kChatCompletions;
+  request.constraint = defaults.constraints->compile(
+      *form, is_chat ? thinking_markers(request.prompts.front(), defaults.chat_template->source()) : ThinkingMarkers());
+}
+
 }  // namespace
 
 CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const RequestDefaults& defaults) {
@@ -230,6 +230,7 @@ CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const Re
     (void)read_tool_request(fields, nullptr);  // refuses tools
     read_prompts(fields, defaults, request);
   }
+  read_form(fields, defaults, request);
   return request;
 }
 
@@ -254,6 +255,7 @@ Request engine_request(const CompletionRequest& request, size_t prompt, std::vec
   out.priority = request.priority;
   out.timeout_ms = request.timeout_ms;
   out.speculation = request.speculation;
+  out.constraint = request.constraint;
   if (request.n == 1) {
     out.sink = sinks.front();
   } else {

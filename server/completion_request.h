@@ -2,6 +2,7 @@
 // requests of the engine.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct RequestDefaults {
   int64_t timeout_ms = -1;           // for a whole answer; -1: none
   Speculation speculation;
   bool has_draft_model = false;
+  ConstraintCompiler* constraints = nullptr;  // not owned; nullptr: bodies that ask for a form are refused
+  std::optional<Grammar> form;                // of answers whose bodies ask for none
 };
 
 struct CompletionRequest {
@@ -53,6 +56,7 @@ struct CompletionRequest {
   int priority = 0;         // higher goes first
   int64_t timeout_ms = -1;  // for the whole answer; -1: none
   Speculation speculation;
+  std::shared_ptr<const Constraint> constraint;  // the form of the answer, if it has one
 
   // Choice i is answer i % n to prompt i / n.
   size_t n_choices() const { return prompts.size() * static_cast<size_t>(n); }

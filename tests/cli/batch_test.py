@@ -320,8 +320,10 @@ class Errors(BatchCase):
         self.fails(chat_line("x", "hi", top_logprobs=2), "invalid_request_error",
                    "top_logprobs requires logprobs to be set to true")
         self.fails(body(stream=True), "invalid_request_error", "Field 'stream'")
-        for field, value in {"grammar": "root ::= \"a\"", "json_schema": {}, "response_format": {"type": "json_object"},
-                             "tools": [{"type": "function"}], "lora": [{"id": 0}], "suffix": "end", "best_of": 4,
+        for field, value in {"grammar": "root ::= [", "json_schema": {"not": {}}, "guided_regex": "(",
+                             "response_format": {"type": "json_schema", "json_schema": {"schema": False}}}.items():
+            self.fails(body(**{field: value}), "invalid_request_error", "Field '%s'" % field)
+        for field, value in {"tools": [{"type": "function"}], "lora": [{"id": 0}], "suffix": "end", "best_of": 4,
                              "t_max_predict_ms": 5}.items():
             self.fails(body(**{field: value}), "not_supported_error", "Field '%s'" % field, status=501)
         self.fails(chat_line("x", "hi"), "not_supported_error", "no chat template", status=501,

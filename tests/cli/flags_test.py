@@ -35,8 +35,18 @@ class Flags(TestCase):
         self.assert_error(run("rum"), "rum")
 
     def test_flag_of_another_program_is_not_supported(self):
-        for flag in ("-hf", "--lora", "--mmproj", "--grammar", "-ts"):
+        for flag in ("-hf", "--lora", "--mmproj", "-ts"):
             self.assert_error(run("run", flag, "x"), "not supported by this build: " + flag)
+
+    def test_forms_that_cannot_be_are_refused_before_the_model_is_loaded(self):
+        for flags, parts in ((("--grammar", "root ::= ["), ("--grammar", "line 1, column 10", "closing ']'")),
+                             (("-j", '{"properties":{"a":{"not":{}}}}'), ("--json-schema", "#/properties/a", "'not'")),
+                             (("-j", "{"), ("--json-schema", "line 1")),
+                             (("-jf", "/no/such.json"), ("/no/such.json",)),
+                             (("-j", "{}", "--grammar", 'root ::= "a"'), ("expected one of --grammar", "found 2"))):
+            for command in ("run", "chat"):
+                self.assert_error(run(command, "-m", "/no/such.gguf", *flags, *(("x",) if command == "run" else ())),
+                                  *parts)
 
     def test_speculation_where_random_tokens_are_measured_is_refused(self):
         for command in ("bench", "batched-bench"):
