@@ -99,14 +99,15 @@ class BatchedBench:
 
 
 def run_once(command):
-    """Seconds from its start to its end, and its peak of resident memory in MiB."""
+    """Seconds from its start to its end, its peak of resident memory in MiB, its output."""
     start = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        output = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
-    return time.monotonic() - start, usage.ru_maxrss / 1024
+    return time.monotonic() - start, usage.ru_maxrss / 1024, output
 
 
 class StartupBench:
@@ -138,7 +139,10 @@ class MemoryBench:
         found = {}
         for n_prompt in args.prompt.split(","):
             shape = ["-npp", n_prompt, "-ntg", args.gen.split(",")[0], "-npl", "1", "-t", str(threads)]
-            _, peak = run_once([*self.command, "-m", model, *context, *shape])
+            shape += ["--no-roofline"] if self.name == "loci" else []
+            _, peak, output = run_once([*self.command, "-m", model, *context, *shape, "--output-format", "jsonl"])
+            if not any(line.startswith("{") for line in output.splitlines()):
+                sys.exit(f"error: {self.name} evaluated nothing: {n_prompt} tokens and what follows need more than -c")
             test = f"{n_prompt} + {args.gen.split(',')[0]} tokens"
             found[f"peak, {test}, MiB"] = (peak, {})
             found[f"peak / (file + K/V), {test}"] = (peak / wanted, {})
