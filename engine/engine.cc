@@ -51,7 +51,8 @@ struct LiveRequest : Sequence {
     tokens = std::move(request.prompt);
     n_prompt = static_cast<int64_t>(tokens.size());
     priority = request.priority;
-    cache_prompt = request.cache_prompt;
+    wants_prompt_rows = request.n_prompt_logprobs >= 0 || request.wants_hidden;
+    cache_prompt = request.cache_prompt && !wants_prompt_rows;
     wants_logits = request.max_tokens != 0;
     for (const int32_t token : tokens) sampler.accept(token, true);
     if (request.timeout_ms >= 0) deadline = submitted + std::chrono::milliseconds(request.timeout_ms);
@@ -64,7 +65,8 @@ struct LiveRequest : Sequence {
   Clock::time_point submitted = Clock::now(), deadline = Clock::time_point::max();
   Clock::time_point started, first_token, last_token;
   bool has_started = false, has_token = false;
-  int64_t draft_key = 0;  // names the sample to the drafters
+  int64_t n_prompt_rows_told = 0;  // to on_prompt_token() or on_hidden()
+  int64_t draft_key = 0;           // names the sample to the drafters
   // Further samples, until the prompt is computed: then they are forked off.
   std::vector<std::unique_ptr<LiveRequest>> samples;
 };
@@ -478,41 +480,108 @@ struct Engine::Impl {
       tell(request.request.sink);
       for (const auto& sample : request.samples) tell(sample->request.sink);
     }
-    // Rows of logits come in the order of the entries that asked for them: of the newest token, then of the drafts.
-    struct Wanted {
-      Sequence* sequence;
-      int32_t node;  // -1: the newest token
-      bool is_last;  // of its sequence
-    };
-    std::vector<Wanted> wanted;
-    for (Sequence* sequence : done.entries) {
-      if (sequence->n_pending() != 0) continue;
-      const int32_t n_drafts = sequence->drafts.tree.size();
-      if (!sequence->wants_logits) {
-        finish(sequence, FinishReason::kLimit);
+    std::vector<WantedRow> wanted;
+    std::vector<Sequence*> evaluated;  // without a draw: over when their last rows were delivered
+    list_wanted(done, wanted, evaluated);
+    bool goes_on = true;  // the sequence whose rows are being read
+    const auto n_vocab = static_cast<size_t>(arch.vocab_size);
+    for (size_t first = 0; first < wanted.size();) {
+      deliver_hidden(wanted[first], static_cast<int64_t>(first));
+      if (!wanted[first].logits) {
+        ++first;
         continue;
       }
-      for (int32_t node = -1; node < n_drafts; ++node) wanted.push_back({sequence, node, node + 1 == n_drafts});
-    }
-    const auto n_vocab = static_cast<size_t>(arch.vocab_size);
-    bool goes_on = true;  // the sequence whose rows are being read
-    for (int64_t first = 0; first < decoder->n_logit_rows(); first += decoder->max_logit_rows()) {
-      const int64_t count = std::min(decoder->max_logit_rows(), decoder->n_logit_rows() - first);
-      const std::span<const float> logits = decoder->logits(first, count);
-      for (int64_t row = 0; row < count; ++row) {
-        const Wanted& now = wanted[static_cast<size_t>(first + row)];
-        const std::span<const float> own = logits.subspan(static_cast<size_t>(row) * n_vocab, n_vocab);
-        if (now.node < 0) {
-          goes_on = true;
-          fork_samples(live(now.sequence), own);
-        }
-        if (!goes_on) continue;
-        LiveRequest& request = live(now.sequence);
-        const bool was_reached = now.node < 0 || (request.drafts.accepted == now.node && request.drafts.next < 0);
-        if (was_reached) goes_on = take_logits(request, own);
-        if (goes_on && now.is_last && request.draft_key > 0) settle(request);
+      size_t end = first + 1;
+      while (end < wanted.size() && wanted[end].logits && !wanted[end].hidden &&
+             static_cast<int64_t>(end - first) < decoder->max_logit_rows()) {
+        ++end;
       }
+      const auto count = static_cast<int64_t>(end - first);
+      const std::span<const float> logits = decoder->logits(static_cast<int64_t>(first), count);
+      for (size_t i = first; i < end; ++i) {
+        deliver_logits(wanted[i], logits.subspan((i - first) * n_vocab, n_vocab), goes_on);
+      }
+      first = end;
     }
+    for (Sequence* sequence : evaluated) finish(sequence, FinishReason::kLimit);
+  }
+
+  // A row of the step whose result somebody wants.
+  struct WantedRow {
+    Sequence* sequence = nullptr;
+    int64_t prompt_position = -1;  // >= 0: of the prompt
+    bool draws = false;            // the next token comes from it
+    int32_t node = -1;             // of the draft that it is, -1: a token
+    bool is_last = false;          // of its sequence
+    bool hidden = false, logits = false;
+  };
+
+  // In the order of batch.logit_rows: that of the entries, for each its tokens, then its drafts.
+  void list_wanted(const Step& done, std::vector<WantedRow>& wanted, std::vector<Sequence*>& evaluated) {
+    for (size_t i = 0; i < done.entries.size(); ++i) {
+      Sequence* sequence = done.entries[i];
+      const bool at_end = sequence->n_pending() == 0;
+      const bool draws = at_end && sequence->wants_logits;
+      if (at_end && !sequence->wants_logits) evaluated.push_back(sequence);
+      const Request& request = live(sequence).request;
+      const int64_t end = sequence->n_computed(), first = end - done.n_token_rows[i];
+      for (int64_t position = first; position < end; ++position) {
+        const bool of_prompt = sequence->wants_prompt_rows && position < sequence->n_prompt;
+        const bool is_drawn_from = draws && position == end - 1;
+        if (!of_prompt && !is_drawn_from) continue;
+        wanted.push_back({.sequence = sequence,
+                          .prompt_position = of_prompt ? position : -1,
+                          .draws = is_drawn_from,
+                          .hidden = of_prompt && request.wants_hidden,
+                          .logits = is_drawn_from || request.n_prompt_logprobs >= 0});
+      }
+      if (!draws) continue;
+      const int32_t n_drafts = sequence->drafts.tree.size();
+      for (int32_t node = 0; node < n_drafts; ++node) {
+        wanted.push_back({.sequence = sequence, .draws = true, .node = node, .logits = true});
+      }
+      wanted.back().is_last = true;
+    }
+    LOCI_CHECK(static_cast<int64_t>(wanted.size()) == decoder->n_logit_rows(), "expected ", wanted.size(),
+               " wanted rows, found ", decoder->n_logit_rows());
+  }
+
+  // Rows that were computed again after a preemption have been told already.
+  static bool is_news(const LiveRequest& request, int64_t position) { return position >= request.n_prompt_rows_told; }
+
+  void deliver_hidden(const WantedRow& row, int64_t i) {
+    if (!row.hidden || !is_news(live(row.sequence), row.prompt_position)) return;
+    LiveRequest& request = live(row.sequence);
+    if (request.request.n_prompt_logprobs < 0) request.n_prompt_rows_told = row.prompt_position + 1;
+    if (request.request.sink != nullptr) request.request.sink->on_hidden(row.prompt_position, decoder->hidden(i));
+  }
+
+  void deliver_logits(const WantedRow& row, std::span<const float> logits, bool& goes_on) {
+    if (row.prompt_position >= 0) tell_prompt_token(live(row.sequence), row.prompt_position, logits);
+    if (!row.draws) return;
+    if (row.node < 0) {
+      goes_on = true;
+      fork_samples(live(row.sequence), logits);
+    }
+    if (!goes_on) return;
+    LiveRequest& request = live(row.sequence);
+    const bool was_reached = row.node < 0 || (request.drafts.accepted == row.node && request.drafts.next < 0);
+    if (was_reached) goes_on = take_logits(request, logits);
+    if (goes_on && row.is_last && request.draft_key > 0) settle(request);
+  }
+
+  // The logits of a prompt's row tell of the token after it.
+  void tell_prompt_token(LiveRequest& request, int64_t position, std::span<const float> logits) {
+    if (request.request.n_prompt_logprobs < 0 || !is_news(request, position)) return;
+    request.n_prompt_rows_told = position + 1;
+    if (position + 1 >= request.n_prompt) return;
+    const int32_t token = request.tokens[static_cast<size_t>(position + 1)];
+    const std::vector<TokenProb> top = top_logprobs(logits, request.request.n_prompt_logprobs, token);
+    const auto tell = [&](TokenSink* sink) {
+      if (sink != nullptr) sink->on_prompt_token(position + 1, top);
+    };
+    tell(request.request.sink);
+    for (const auto& sample : request.samples) tell(sample->request.sink);
   }
 
   // Rows [first, first + n) of a plain sequence, appended to a batch.

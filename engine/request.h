@@ -54,6 +54,11 @@ class TokenSink {
  public:
   virtual ~TokenSink() = default;
   virtual void on_prompt(int64_t done, int64_t total, int64_t cached) { (void)done, (void)total, (void)cached; }
+  // Request::n_prompt_logprobs, in order: how probable the prompt's token at `position` (from 1) was after those before
+  // it, and the most probable ones, best first, with it among or behind them.
+  virtual void on_prompt_token(int64_t position, std::span<const TokenProb> top) { (void)position, (void)top; }
+  // Request::wants_hidden, in order: the model's last hidden row of each prompt token, normed [dim].
+  virtual void on_hidden(int64_t position, std::span<const float> row) { (void)position, (void)row; }
   // One accepted token and the text that became showable with it (often empty: held back).
   virtual void on_token(int32_t token, std::string_view text, std::span<const TokenProb> top) = 0;
   // The end. `text` is what had been held back and belongs to the answer.
@@ -81,8 +86,12 @@ struct Request {
   int64_t max_tokens = -1;  // -1: until an end token or the context's end; 0: evaluate only
   std::vector<std::string> stops;
   bool show_special = false;
-  bool stop_at_end = true;   // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
-  int n_top_logprobs = 0;    // > 0: TokenSink gets that many alternatives
+  bool stop_at_end = true;  // false: go on past end-of-generation tokens (unlike ignore_eos, which bans them)
+  int n_top_logprobs = 0;   // > 0: TokenSink gets that many alternatives
+  // >= 0: on_prompt_token() with so many alternatives. This and wants_hidden compute the whole prompt, whatever is
+  // cached, and leave it out of the cache.
+  int n_prompt_logprobs = -1;
+  bool wants_hidden = false;
   bool cache_prompt = true;  // reuse and keep K/V of this request
   Speculation speculation;
   std::shared_ptr<const Constraint> constraint;  // a grammar that the answer obeys (Engine::constraints()); or none

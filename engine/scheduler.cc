@@ -288,8 +288,12 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t n_rows) {
     batch.page_indices.insert(batch.page_indices.end(), sequence.kv.pages.begin(), sequence.kv.pages.begin() + n_pages);
     batch.page_indptr.push_back(static_cast<int32_t>(batch.page_indices.size()));
     batch.q_indptr.push_back(static_cast<int32_t>(batch.tokens.size()));
-    if (sequence.wants_logits && n_rows == sequence.n_pending()) {
-      batch.logit_rows.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
+    const int64_t n_ends = sequence.wants_logits && n_rows == sequence.n_pending() ? 1 : 0;
+    const int64_t n_prompt_rows = std::clamp<int64_t>(sequence.n_prompt - first, 0, n_rows);
+    const int64_t n_wanted = std::max(n_ends, sequence.wants_prompt_rows ? n_prompt_rows : 0);
+    const auto n_batch_rows = static_cast<int32_t>(batch.tokens.size());
+    for (auto row = static_cast<int32_t>(n_batch_rows - n_wanted); row < n_batch_rows; ++row) {
+      batch.logit_rows.push_back(row);
     }
   }
   step.entries.push_back(&sequence);

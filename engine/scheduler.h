@@ -22,7 +22,8 @@ struct Sequence {
   int64_t n_prompt = 0;
   int priority = 0;
   bool cache_prompt = true;
-  bool wants_logits = true;  // false: evaluate only
+  bool wants_logits = true;        // false: evaluate only
+  bool wants_prompt_rows = false;  // each row of the prompt is a logit row. REQUIRES: !cache_prompt
   CacheNamespace ns;
   KvSequence kv;          // tokens whose K/V exist: a prefix of `tokens`
   CacheReport cache;      // of the first admission; n_cached is 0 before it

@@ -16,12 +16,7 @@
 #include "main/commands.h"
 #include "main/interrupt.h"
 #include "main/options.h"
-#include "server/json.h"
-#include "server/tools/dialect.h"
-
-#ifndef LOCI_VERSION
-#define LOCI_VERSION "0.0.0"
-#endif
+#include "main/request_defaults.h"
 
 namespace loci::cli {
 namespace {
@@ -67,9 +62,7 @@ void add_batch_options(CLI::App& app, BatchOptions& options, EngineConfig& confi
       ->group(kGroup)
       ->type_name("S");
   add_request_timeout_option(app, options.timeout_ms);
-  app.add_option("--tool-dialect", options.dialect, "how the model writes tool calls; auto (default): as its template")
-      ->group(kGroup)
-      ->type_name("NAME");
+  add_tool_dialect_option(app, options.dialect);
   app.add_flag("--retry-failed", options.output.retry_failed, "run lines again that failed in an earlier run")
       ->group(kGroup);
   app.add_flag("--overwrite", options.output.overwrite, "begin anew, whatever the output holds")->group(kGroup);
@@ -103,46 +96,6 @@ void settle_files(BatchOptions& options) {
       in.st_dev == out.st_dev && in.st_ino == out.st_ino && S_ISREG(in.st_mode)) {
     fail(ErrorKind::kInvalidInput, options.output.path, ": is the input as well; choose another -o");
   }
-}
-
-// The dialect of this name, or that of the template. Throws Error that lists the names.
-const server::Dialect* dialect_for(const std::string& name, const ChatTemplate* chat_template) {
-  if (name == "auto") return chat_template == nullptr ? nullptr : server::dialect_of(*chat_template);
-  const server::Dialect* dialect = server::find_dialect(name);
-  if (dialect != nullptr) return dialect;
-  std::string names = "auto";
-  for (const std::string& known : server::dialect_names()) names += ", " + known;
-  fail(ErrorKind::kInvalidInput, "--tool-dialect: expected one of ", names, ", found '", name, "'");
-}
-
-// "loci-VERSION-MODEL-SETTINGS": whatever an answer depends on, but for its own line.
-std::string fingerprint_text(const Engine& engine, const ChatFormat& format, const ChatOptions& chat,
-                             const BatchSettings& settings) {
-  const EngineConfig& config = engine.config();
-  const std::string model = stable_id({str(engine.info().fingerprint, ' ', static_cast<int>(config.kv.k_format), ' ',
-                                           static_cast<int>(config.kv.v_format), ' ', config.precise)});
-  const server::RequestDefaults& defaults = settings.defaults;
-  std::string all = str(defaults.n_ctx, '\n', defaults.max_tokens, '\n', defaults.separate_reasoning,
-                        settings.text_is_chat, '\n', chat.reasoning ? (*chat.reasoning ? 1 : 0) : -1, '\n');
-  for (const auto& [name, value] : sampling_values(defaults.sampling)) all += name + "=" + value + "\n";
-  for (const auto& [token, bias] : defaults.sampling.logit_bias) all += str(token, ':', bias, '\n');
-  if (defaults.dialect != nullptr) all += str("dialect ", defaults.dialect->name, '\n');
-  if (defaults.form) all += defaults.form->to_ebnf(false);
-  std::string texts;
-  for (const std::string& breaker : defaults.sampling.dry_sequence_breakers) texts += stable_id({breaker});
-  for (const std::string& stop : defaults.stops) texts += stable_id({stop});
-  const std::string rest =
-      stable_id({all, texts, format.raw() ? "" : format.chat_template()->source(), chat.template_kwargs,
-                 settings.system.value_or(""), settings.system ? "system" : ""});
-  return "loci-" LOCI_VERSION "-" + model.substr(0, 8) + "-" + rest.substr(0, 8);
-}
-
-std::string model_name(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  std::string name = path.substr(slash == std::string::npos ? 0 : slash + 1);
-  const size_t dot = name.rfind(".gguf");
-  if (dot != std::string::npos && dot + 5 == name.size() && dot > 0) name.resize(dot);
-  return name;
 }
 
 void tell_output(const BatchOutput& output, const BatchLedger& ledger, const std::string& path) {
@@ -203,22 +156,11 @@ int cmd_batch(const std::vector<std::string>& args) {
   if (const std::string taken = apply_recommended(sampling, engine->metadata()); !taken.empty()) {
     log_info("note: sampling as the model file recommends: ", taken);
   }
-  server::RequestDefaults& defaults = settings.defaults;
-  defaults.tokenizer = &engine->tokenizer();
-  defaults.chat_template = format.chat_template();
-  defaults.dialect = dialect_for(options.dialect, format.chat_template());
-  defaults.n_ctx = std::min(engine->info().n_ctx, engine->info().n_kv_tokens);
-  defaults.sampling = sampling.params;
-  defaults.max_tokens = options.n_predict;
-  defaults.stops = options.stops;
-  defaults.template_kwargs = server::to_variables(chat.template_kwargs, "--chat-template-kwargs");
-  defaults.thinking = chat.reasoning;
-  defaults.separate_reasoning = chat.separate_reasoning;
-  defaults.timeout_ms = options.timeout_ms;
-  defaults.speculation = speculation.params;
-  defaults.has_draft_model = !config.draft_model_path.empty();
-  defaults.constraints = &engine->constraints();
-  defaults.form = form;
+  settings.defaults = request_defaults(*engine, format, chat, sampling, speculation, options.dialect);
+  settings.defaults.form = form;
+  settings.defaults.max_tokens = options.n_predict;
+  settings.defaults.stops = options.stops;
+  settings.defaults.timeout_ms = options.timeout_ms;
   settings.format = options.format == "jsonl"  ? BatchFormat::kJsonl
                     : options.format == "text" ? BatchFormat::kText
                                                : BatchFormat::kAuto;
@@ -226,7 +168,8 @@ int cmd_batch(const std::vector<std::string>& args) {
   settings.system = chat.system;
   settings.model_name = model_name(config.model_path);
   settings.n_parallel = config.max_sequences;
-  settings.fingerprint = fingerprint_text(*engine, format, chat, settings);
+  settings.fingerprint = fingerprint_text(*engine, format, chat, settings.defaults,
+                                          chat.system ? std::vector{*chat.system} : std::vector<std::string>());
 
   BatchLedger ledger;
   options.output.fingerprint = settings.fingerprint;

@@ -17,6 +17,7 @@ int cmd_models(const std::vector<std::string>& args);
 int cmd_perplexity(const std::vector<std::string>& args);
 int cmd_quantize(const std::vector<std::string>& args);
 int cmd_run(const std::vector<std::string>& args);
+int cmd_serve(const std::vector<std::string>& args);
 int cmd_tokenize(const std::vector<std::string>& args);
 
 }  // namespace loci::cli

@@ -25,7 +25,7 @@ constexpr ForeignFlags kForeign[] = {
      "adapters are not implemented"},
     {"mmproj mm mmproj-url mmu no-mmproj mmproj-auto mmproj-offload image audio image-min-tokens image-max-tokens",
      "models see text only"},
-    {"grammar grammar-file j json-schema jf json-schema-file", "a flag of run, chat and batch"},
+    {"grammar grammar-file j json-schema jf json-schema-file", "a flag of run, chat, batch and serve"},
     {"spec-draft-p-split draft-p-split ngld gpu-layers-draft devd device-draft ctkd cache-type-k-draft ctvd "
      "cache-type-v-draft td threads-draft tbd threads-batch-draft cd ctx-size-draft",
      "the draft model shares device, threads, cache and its type with the model"},
@@ -35,10 +35,10 @@ constexpr ForeignFlags kForeign[] = {
      "no-spec-adaptive spec-shared",
      "this command does not draft tokens ahead; scripts/bench_speculation.py measures speculation"},
     {"max-stall-ms priority-ageing-ms priority-aging-ms preemption-mode swap-space",
-     "a flag of batch and bench-serving, which run several requests at once"},
+     "a flag of serve, batch and bench-serving, which run several requests at once"},
     {"max-queued-requests max-queue",
-     "a flag of bench-serving; batch reads its input as it can run it and turns nothing away"},
-    {"request-timeout", "a flag of run, chat and batch"},
+     "a flag of serve and bench-serving; batch reads its input as it can run it and turns nothing away"},
+    {"request-timeout", "a flag of run, chat, batch and serve"},
     {"keep context-shift grp-attn-n gan grp-attn-w gaw",
      "a full context ends the answer; nothing is shifted or dropped"},
     {"log-colors log-prefix log-timestamps log-jsonl", "log lines are plain text"},
@@ -46,13 +46,19 @@ constexpr ForeignFlags kForeign[] = {
     {"check-tensors defrag-thold dt no-repack nr no-host warmup", "not implemented"},
     {"server-base", "this command loads the model itself"},
     {"reasoning-effort reasoning-budget reasoning-budget-message", "the length of thinking cannot be steered"},
-    {"tools ui no-ui webui no-webui embedding embeddings rerank reranking pooling host port path api-prefix np "
-     "parallel "
-     "kvu kv-unified no-kvu cb cont-batching nocb no-cont-batching cram cache-ram ctxcp ctx-checkpoints cms "
-     "slot-save-path slots no-slots metrics props a alias api-key api-key-file ssl-key-file ssl-cert-file to timeout "
-     "threads-http models-dir models-preset models-max sps slot-prompt-similarity cache-reuse cache-prompt "
-     "no-cache-prompt prefill-assistant no-prefill-assistant spm-infill",
-     "a flag of the server"},
+    {"host port api-prefix np parallel kvu kv-unified cb cont-batching metrics no-metrics metrics-prefix embedding "
+     "embeddings pooling a alias api-key api-key-file ssl-key-file ssl-cert-file to timeout threads-http "
+     "sse-ping-interval cors-origins cors-methods "
+     "cors-headers cors-credentials slots no-ui no-webui cache-prompt no-cache-prompt prefill-assistant "
+     "no-prefill-assistant",
+     "a flag of serve"},
+    {"ui webui path", "the server has no web page"},
+    {"models-dir models-preset models-max models-autoload no-models-autoload sleep-idle-seconds",
+     "the server serves one model"},
+    {"tools rerank reranking slot-save-path no-slots props spm-infill", "not implemented"},
+    {"no-kvu no-kv-unified nocb no-cont-batching", "requests always share one pool and one batch"},
+    {"cram cache-ram ctxcp ctx-checkpoints cms sps slot-prompt-similarity cache-reuse",
+     "prefixes are kept in the one pool, as long as there is room; see --kv-budget"},
     {"in-prefix-bos", "a begin token is put at the start of the text only"},
 };
 

@@ -30,6 +30,7 @@ using loci::cli::cmd_models;
 using loci::cli::cmd_perplexity;
 using loci::cli::cmd_quantize;
 using loci::cli::cmd_run;
+using loci::cli::cmd_serve;
 using loci::cli::cmd_tokenize;
 
 struct Command {
@@ -43,6 +44,8 @@ constexpr Command kCommands[] = {
     {"chat", cmd_chat, "talk to a model in the terminal"},
     {"cli", cmd_chat, "the same as chat"},
     {"completion", cmd_run, "the same as run"},
+    {"serve", cmd_serve, "answer requests over HTTP, as OpenAI's API and llama-server do"},
+    {"server", cmd_serve, "the same as serve"},
     {"batch", cmd_batch, "run a file of requests"},
     {"models", cmd_models, "list the models that have a short name"},
     {"inspect", cmd_inspect, "say what a GGUF file holds and whether it would load"},

@@ -322,6 +322,10 @@ void add_chat_options(CLI::App& app, ChatOptions& options) {
          "system message from a file, less one trailing newline")
       ->group(kChatGroup)
       ->type_name("FILE");
+  add_template_options(app, options);
+}
+
+void add_template_options(CLI::App& app, ChatOptions& options) {
   app.add_option_function<std::string>(
          "--chat-template", [&options](const std::string& text) { options.chat_template = text; },
          "built-in template by name, or Jinja source; default: the model's")

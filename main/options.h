@@ -80,6 +80,8 @@ struct ChatOptions {
   bool single_turn = false;                  // -st
 };
 void add_chat_options(CLI::App& app, ChatOptions& options);
+// Those among them that concern the template: what a server has use for.
+void add_template_options(CLI::App& app, ChatOptions& options);
 
 struct SpeculationOptions {
   Speculation params;

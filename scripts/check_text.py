@@ -14,7 +14,7 @@ SKIPPED_FOLDERS = {"build", ".git", ".cache", "__pycache__", "data"}
 # A build or a test never needs a host by name; papers and standards may be cited.
 MAY_BE_CITED = re.compile(
     r"^(www\.)?(arxiv\.org|doi\.org|unicode\.org|w3\.org|rfc-editor\.org|git-lfs(\.github\.com)?|"
-    r"example\.(com|org)|localhost)$"
+    r"(localhost\.)?example\.(com|org)|localhost|127\.0\.0\.1)$"
 )
 URL = re.compile(r"\bhttps?://([A-Za-z0-9.\-]+)")
 TRACKER = re.compile(r"\b(issue|ticket|pull request|bug)s?\s+#?\d+", re.IGNORECASE)

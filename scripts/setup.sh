@@ -4,10 +4,12 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 BUILD_PACKAGES=(g++ cmake ninja-build python3 python3-venv ca-certificates
-  libcli11-dev libsentencepiece-dev libreadline-dev libncurses-dev nlohmann-json3-dev libxxhash-dev)
-TEST_PACKAGES=(libgtest-dev libgmock-dev clang-format clang libclang-rt-14-dev binutils)
-# numpy and gguf: the independent reference of the quantization tests; jsonschema: of structured output.
-PYTHON_PACKAGES=(numpy==2.2.6 gguf==0.17.1 jsonschema==4.25.1)
+  libcli11-dev libsentencepiece-dev libreadline-dev libncurses-dev nlohmann-json3-dev libxxhash-dev
+  libcpp-httplib-dev libssl-dev)
+TEST_PACKAGES=(libgtest-dev libgmock-dev clang-format clang libclang-rt-14-dev binutils openssl)
+# numpy and gguf: the independent reference of the quantization tests; jsonschema: of structured output; openai: a client
+# of the server.
+PYTHON_PACKAGES=(numpy==2.2.6 gguf==0.17.1 jsonschema==4.25.1 openai==3.57.0)
 # A Python package whose C++ sources we build: engine/constraint/xgrammar.cmake has the same version.
 XGRAMMAR_VERSION=0.2.9
 XGRAMMAR_SHA256=87b466bca2475e29bb0323abc62c6c33cbcbcff47e5fb800a3e2099ac9620b90
@@ -103,7 +105,7 @@ fi
 if [ "$with_tests" = 1 ]; then
   wanted="$(python3 -V) ${PYTHON_PACKAGES[*]}"
   if [ "$(cat "$LOCI_VENV/.loci-packages" 2>/dev/null)" != "$wanted" ] ||
-    ! "$LOCI_VENV/bin/python3" -c 'import numpy, gguf, jsonschema' 2>/dev/null; then
+    ! "$LOCI_VENV/bin/python3" -c 'import numpy, gguf, jsonschema, openai' 2>/dev/null; then
     say "installing Python packages: ${PYTHON_PACKAGES[*]}"
     log=$(mktemp)
     mkdir -p "$LOCI_CACHE"

@@ -2,6 +2,14 @@
 
 namespace loci::server {
 
+ApiError api_error(int status, std::string type, std::string message) {
+  ApiError out;
+  out.status = status;
+  out.type = std::move(type);
+  out.message = std::move(message);
+  return out;
+}
+
 ApiError to_api_error(const Error& error) {
   ApiError out;
   out.message = error.what();

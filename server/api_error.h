@@ -16,6 +16,7 @@ struct ApiError {
   std::optional<int64_t> n_prompt_tokens, n_ctx;  // of an exceed_context_size_error
 };
 
+ApiError api_error(int status, std::string type, std::string message);
 ApiError to_api_error(const Error& error);
 ApiError context_exceeded(int64_t n_prompt_tokens, int64_t n_ctx);
 

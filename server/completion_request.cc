@@ -111,11 +111,13 @@ void read_common(const BodyFields& body, const RequestDefaults& defaults, Comple
   if (const auto best_of = body.integer("best_of"); best_of && *best_of != request.n) {
     refuse_field("best_of", "expected the value of n, ", request.n, ", found ", *best_of);
   }
-  request.cache_prompt = body.boolean("cache_prompt").value_or(true);
+  request.cache_prompt = body.boolean("cache_prompt").value_or(defaults.cache_prompt);
   request.stream = body.boolean("stream").value_or(false);
   if (const Json* options = body.find("stream_options")) {
     request.include_usage = BodyFields(*options).boolean("include_usage").value_or(false);
   }
+  request.return_progress = body.boolean("return_progress").value_or(false);
+  request.timings_per_token = body.boolean("timings_per_token").value_or(false);
   read_logprobs(body, request);
   request.priority = static_cast<int>(body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   request.timeout_ms = defaults.timeout_ms;
@@ -125,30 +127,10 @@ void read_common(const BodyFields& body, const RequestDefaults& defaults, Comple
 
 void read_messages(const Json& json, const BodyFields& body, const RequestDefaults& defaults,
                    CompletionRequest& request) {
-  if (defaults.chat_template == nullptr) {
-    fail(ErrorKind::kUnsupported,
-         "the model has no chat template: it takes /v1/completions, or chat with a template chosen by --chat-template");
-  }
-  ChatBody chat = parse_chat_body(json, *defaults.chat_template, true);
-  ChatTemplateInputs& inputs = chat.inputs;
   request.dialect = defaults.dialect;
   request.tools = read_tool_request(body, defaults.dialect);
-  if (request.tools.tools.empty()) inputs.tools = {};
-  jinja::Variables kwargs = defaults.template_kwargs;
-  std::optional<bool> thinking = defaults.thinking;
-  if (const auto effort = body.string("reasoning_effort")) {
-    if (*effort == "none") {
-      thinking = false;
-    } else {
-      kwargs.emplace_back("reasoning_effort", to_value(*effort, jinja::Origin::kInput, "reasoning_effort"));
-    }
-  }
-  kwargs.insert(kwargs.end(), inputs.kwargs.begin(), inputs.kwargs.end());
-  inputs.kwargs = std::move(kwargs);
-  inputs.enable_thinking = thinking;
-  inputs.bos_token = token_text_or_empty(*defaults.tokenizer, defaults.tokenizer->special().bos);
-  inputs.eos_token = token_text_or_empty(*defaults.tokenizer, defaults.tokenizer->special().eos);
-  request.prompts.push_back(encode_chat(*defaults.tokenizer, render(*defaults.chat_template, chat)));
+  const bool with_tools = !request.tools.tools.empty();
+  request.prompts.push_back(encode_chat(*defaults.tokenizer, render_chat(json, defaults, with_tools)));
   request.split_reasoning = defaults.separate_reasoning;
   if (const auto format = body.string("reasoning_format")) {
     if (*format != "none" && *format != "auto" && *format != "deepseek" && *format != "deepseek-legacy") {
@@ -192,7 +174,10 @@ void read_prompts(const BodyFields& body, const RequestDefaults& defaults, Compl
   const Json* json = body.find("prompt");
   if (json == nullptr) fail(ErrorKind::kInvalidInput, "'prompt' is required");
   const bool echo = body.boolean("echo").value_or(false);
-  if (echo && request.logprobs) refuse_field("echo", "log-probabilities of the prompt's tokens");
+  request.prompt_logprobs = echo && request.logprobs;
+  if (request.prompt_logprobs && request.stream) {
+    refuse_field("stream", "log-probabilities of the prompt's tokens (echo with logprobs)");
+  }
   // A list with a number in it is one prompt; a list of texts or lists is several.
   const bool several = json->is_array() && !json->empty() &&
                        std::all_of(json->begin(), json->end(), [](const Json& j) { return !j.is_number(); });
@@ -234,6 +219,31 @@ CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const Re
   return request;
 }
 
+std::vector<PromptPiece> render_chat(const Json& body, const RequestDefaults& defaults, bool with_tools) {
+  if (defaults.chat_template == nullptr) {
+    fail(ErrorKind::kUnsupported,
+         "the model has no chat template: it takes /v1/completions, or chat with a template chosen by --chat-template");
+  }
+  ChatBody chat = parse_chat_body(body, *defaults.chat_template, defaults.prefill_assistant);
+  ChatTemplateInputs& inputs = chat.inputs;
+  if (!with_tools) inputs.tools = {};
+  jinja::Variables kwargs = defaults.template_kwargs;
+  std::optional<bool> thinking = defaults.thinking;
+  if (const auto effort = BodyFields(body).string("reasoning_effort")) {
+    if (*effort == "none") {
+      thinking = false;
+    } else {
+      kwargs.emplace_back("reasoning_effort", to_value(*effort, jinja::Origin::kInput, "reasoning_effort"));
+    }
+  }
+  kwargs.insert(kwargs.end(), inputs.kwargs.begin(), inputs.kwargs.end());
+  inputs.kwargs = std::move(kwargs);
+  inputs.enable_thinking = thinking;
+  inputs.bos_token = token_text_or_empty(*defaults.tokenizer, defaults.tokenizer->special().bos);
+  inputs.eos_token = token_text_or_empty(*defaults.tokenizer, defaults.tokenizer->special().eos);
+  return render(*defaults.chat_template, chat);
+}
+
 std::optional<ApiError> check_context(const CompletionRequest& request, int64_t n_ctx) {
   for (const PromptTokens& prompt : request.prompts) {
     const auto n_tokens = static_cast<int64_t>(prompt.tokens.size());
@@ -250,6 +260,8 @@ Request engine_request(const CompletionRequest& request, size_t prompt, std::vec
   out.max_tokens = request.max_tokens;
   out.stops = request.stops;
   if (request.logprobs) out.n_top_logprobs = std::max(1, request.top_logprobs);
+  if (request.prompt_logprobs) out.n_prompt_logprobs = request.top_logprobs;
+  out.wants_hidden = request.pooling != Pooling::kNone;
   out.cache_prompt = request.cache_prompt;
   out.n = request.n;
   out.priority = request.priority;

@@ -12,6 +12,7 @@
 #include "engine/text/tokenizer.h"
 #include "server/api_error.h"
 #include "server/body_fields.h"
+#include "server/pooling.h"
 #include "server/prompt_tokens.h"
 #include "server/tools/tool_request.h"
 
@@ -32,6 +33,8 @@ struct RequestDefaults {
   std::optional<bool> thinking;      // enable_thinking of the template
   bool separate_reasoning = true;    // reasoning_content apart from content
   int64_t timeout_ms = -1;           // for a whole answer; -1: none
+  bool cache_prompt = true;
+  bool prefill_assistant = true;  // go on with a final assistant message
   Speculation speculation;
   bool has_draft_model = false;
   ConstraintCompiler* constraints = nullptr;  // not owned; nullptr: bodies that ask for a form are refused
@@ -49,12 +52,16 @@ struct CompletionRequest {
   bool cache_prompt = true;
   bool logprobs = false;
   int top_logprobs = 0;
+  bool prompt_logprobs = false;      // of the prompt's tokens too: echo with logprobs
+  Pooling pooling = Pooling::kNone;  // for an embedding
   bool split_reasoning = false;
   const Dialect* dialect = nullptr;  // chat: RequestDefaults::dialect
   ToolRequest tools;                 // chat
   bool stream = false, include_usage = false;
-  int priority = 0;         // higher goes first
-  int64_t timeout_ms = -1;  // for the whole answer; -1: none
+  bool return_progress = false;    // of the prompt, in a stream
+  bool timings_per_token = false;  // in a stream
+  int priority = 0;                // higher goes first
+  int64_t timeout_ms = -1;         // for the whole answer; -1: none
   Speculation speculation;
   std::shared_ptr<const Constraint> constraint;  // the form of the answer, if it has one
 
@@ -64,6 +71,10 @@ struct CompletionRequest {
 
 // Throws Error that names the field: kInvalidInput, or kUnsupported for what is understood but cannot be done.
 CompletionRequest parse_completion(Endpoint endpoint, const Json& body, const RequestDefaults& defaults);
+
+// The prompt of a chat body, by the template of `defaults`, with its thinking switched as body and defaults say.
+// Throws Error. `with_tools`: the body's tool definitions are shown to the model.
+std::vector<PromptPiece> render_chat(const Json& body, const RequestDefaults& defaults, bool with_tools);
 
 // Set when a prompt does not fit the context.
 std::optional<ApiError> check_context(const CompletionRequest& request, int64_t n_ctx);

@@ -18,4 +18,14 @@ OutputParser output_parser(const CompletionRequest& request, std::string id_seed
   return OutputParser(has_parts ? request.dialect : nullptr, std::move(options));
 }
 
+std::string id_seed_of(const std::string& response_id, size_t choice) { return str(response_id, '/', choice); }
+
+ParsedOutput parse_output(const CompletionRequest& request, std::string_view text, std::string id_seed) {
+  OutputParser parser = output_parser(request, std::move(id_seed), false);
+  ParsedOutput output;
+  output.add(parser.feed(text));
+  output.add(parser.finish());
+  return output;
+}
+
 }  // namespace loci::server

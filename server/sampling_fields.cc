@@ -167,4 +167,27 @@ SamplingParams read_sampling(const BodyFields& body, const SamplingParams& defau
   return params;
 }
 
+Json sampling_json(const SamplingParams& params) {
+  Json out;
+  for (const Field& field : kFields) {
+    std::visit(
+        [&](auto member) {
+          using T = std::decay_t<decltype(params.*member)>;
+          if constexpr (std::is_same_v<T, float>) {
+            out[field.name] = static_cast<double>(params.*member);
+          } else {
+            out[field.name] = params.*member;
+          }
+        },
+        field.member);
+  }
+  out["logit_bias"] = Json::array();
+  for (const auto& [token, bias] : params.logit_bias) {
+    out["logit_bias"].push_back({token, std::isfinite(bias) ? Json(bias) : Json(false)});
+  }
+  out["dry_sequence_breakers"] = params.dry_sequence_breakers;
+  out["samplers"] = params.samplers;
+  return out;
+}
+
 }  // namespace loci::server

@@ -9,4 +9,7 @@ namespace loci::server {
 // `defaults` with what the body sets. Throws Error naming the field.
 SamplingParams read_sampling(const BodyFields& body, const SamplingParams& defaults, const Tokenizer& tokenizer);
 
+// The fields with their values, as GET /props and answers of /completion show them.
+Json sampling_json(const SamplingParams& params);
+
 }  // namespace loci::server

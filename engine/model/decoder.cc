@@ -169,6 +169,11 @@ bool Decoder::forward(const Batch& batch, const std::function<bool()>& abandon) 
   return true;
 }
 
+std::span<const float> Decoder::hidden(int64_t i) const {
+  LOCI_CHECK(i >= 0 && i < n_logit_rows_, "hidden row ", i, " of ", n_logit_rows_);
+  return {a_.normed + i * a_.dim_stride, static_cast<size_t>(arch_.dim)};
+}
+
 std::span<const float> Decoder::logits(int64_t first, int64_t count, std::span<const int32_t> groups) {
   LOCI_CHECK(first >= 0 && count >= 0 && count <= max_logit_rows_ && first + count <= n_logit_rows_, "logit rows ",
              first, " + ", count, " of ", n_logit_rows_);

@@ -87,6 +87,8 @@ class Decoder {
   // next call. With `groups` of kOutputGroup token ids (ascending) only theirs, the others are minus infinity.
   // REQUIRES: count <= max_logit_rows().
   std::span<const float> logits(int64_t first, int64_t count, std::span<const int32_t> groups = {});
+  // The hidden row, normed, of batch.logit_rows[i]: [dim], valid until the next forward.
+  std::span<const float> hidden(int64_t i) const;
   int64_t max_logit_rows() const { return max_logit_rows_; }
   int64_t n_logit_rows() const { return n_logit_rows_; }
   int64_t bytes() const { return activation_rows_.bytes + logit_rows_.bytes; }

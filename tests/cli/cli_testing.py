@@ -19,6 +19,7 @@ TINY_RAW = os.path.join(os.environ.get("LOCI_TINY_MODELS", "."), "tiny_raw.gguf"
 MODELS = os.environ.get("LOCI_MODELS") or os.path.expanduser("~/.cache/loci/models")
 SMOLLM2 = os.path.join(MODELS, "smollm2-135m-instruct-q4_1.gguf")
 SANITIZED = os.environ.get("LOCI_SANITIZE", "") != ""  # the sanitizers that the program was built with
+QWEN = os.path.join(MODELS, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 GEMMA = os.path.join(MODELS, "gemma-3-270m-q4_k_m.gguf")
 
 

@@ -157,7 +157,7 @@ TEST(Flags, OfTheSchedulerRefuseWhatCannotBe) {
   for (const char* flag : {"--max-stall-ms", "--priority-ageing-ms", "--preemption-mode", "--swap-space"}) {
     EXPECT_THAT(error_of({flag, "1"}), ::testing::StartsWith(str("not supported by this build: ", flag, " ("))) << flag;
   }
-  EXPECT_THAT(error_of({"--max-queued-requests", "1"}), HasSubstr("a flag of bench-serving"));
+  EXPECT_THAT(error_of({"--max-queued-requests", "1"}), HasSubstr("a flag of serve and bench-serving"));
 }
 
 TEST(Flags, ValuesMayLookLikeFlagsAndMayBeEmpty) {
