@@ -8,8 +8,7 @@ BUILD_PACKAGES=(g++ cmake ninja-build python3 python3-venv ca-certificates
   libcpp-httplib-dev libssl-dev)
 TEST_PACKAGES=(libgtest-dev libgmock-dev clang-format clang libclang-rt-14-dev binutils openssl)
 # numpy and gguf: the independent reference of the quantization tests; jsonschema: of structured output;
-# openai: a client
-# of the server.
+# openai: a client of the server.
 PYTHON_PACKAGES=(numpy==2.2.6 gguf==0.17.1 jsonschema==4.25.1 openai==3.57.0)
 # A Python package whose C++ sources we build: engine/constraint/xgrammar.cmake has the same version.
 XGRAMMAR_VERSION=0.2.9
