@@ -193,7 +193,8 @@ bool exclude_each_other(const Json& a, const Json& b, const ResolveSchema& resol
   constexpr int kMaxDepth = 8;
   if (depth > kMaxDepth || !a.is_object() || !b.is_object()) return a == false || b == false;
   for (const char* keyword : {"anyOf", "oneOf"}) {
-    for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    for (const auto& [one, opposite] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+      const Json* other = opposite;  // a lambda cannot take the binding itself
       const Json* options = find(*one, keyword);
       if (options == nullptr || !options->is_array() || options->empty()) continue;
       return std::all_of(options->begin(), options->end(), [&](const Json& option) {
