@@ -13,6 +13,13 @@
 
 namespace loci::test {
 
+// Seconds that may pass, times this: sanitizers make everything slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr double kPatience = 10;
+#else
+inline constexpr double kPatience = 1;
+#endif
+
 #define LOCI_NEEDS_XGRAMMAR() \
   if (!LOCI_HAS_XGRAMMAR) GTEST_SKIP() << "built without xgrammar"
 
