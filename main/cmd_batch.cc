@@ -51,16 +51,7 @@ void add_batch_options(CLI::App& app, BatchOptions& options, EngineConfig& confi
       ->group(kGroup)
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("-n,--predict,--n-predict", options.n_predict,
-                 "most tokens of an answer that asks for no limit; -1: none")
-      ->check(CLI::Range(int64_t{-1}, int64_t{INT32_MAX}))
-      ->group(kGroup)
-      ->type_name("N");
-  app.add_option("-r,--reverse-prompt", options.stops, "stop text for requests without 'stop' (repeatable)")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(kGroup)
-      ->type_name("S");
+  add_answer_end_options(app, options.n_predict, options.stops, kGroup);
   add_request_timeout_option(app, options.timeout_ms);
   add_tool_dialect_option(app, options.dialect);
   app.add_flag("--retry-failed", options.output.retry_failed, "run lines again that failed in an earlier run")

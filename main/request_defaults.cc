@@ -23,6 +23,18 @@ const server::Dialect* dialect_for(const std::string& name, const ChatTemplate* 
 
 }  // namespace
 
+void add_answer_end_options(CLI::App& app, int64_t& n_predict, std::vector<std::string>& stops, const char* group) {
+  app.add_option("-n,--predict,--n-predict", n_predict, "most tokens of an answer that asks for no limit; -1: none")
+      ->check(CLI::Range(int64_t{-1}, int64_t{INT32_MAX}))
+      ->group(group)
+      ->type_name("N");
+  app.add_option("-r,--reverse-prompt", stops, "stop text for requests without 'stop' (repeatable)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group)
+      ->type_name("S");
+}
+
 void add_tool_dialect_option(CLI::App& app, std::string& dialect) {
   app.add_option("--tool-dialect", dialect, "how the model writes tool calls; auto (default): as its template")
       ->group("Chat")

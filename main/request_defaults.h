@@ -10,6 +10,9 @@
 
 namespace loci::cli {
 
+// -n and -r: where answers end whose requests do not say so.
+void add_answer_end_options(CLI::App& app, int64_t& n_predict, std::vector<std::string>& stops, const char* group);
+
 // --tool-dialect.
 void add_tool_dialect_option(CLI::App& app, std::string& dialect);
 

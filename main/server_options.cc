@@ -5,6 +5,7 @@
 #include "kernels/error.h"
 #include "main/cli.h"
 #include "main/options.h"
+#include "main/request_defaults.h"
 
 namespace loci::cli {
 namespace {
@@ -108,16 +109,7 @@ void add_request_options(CLI::App& app, ServeOptions& options, EngineConfig& con
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(kGroup)
       ->type_name("NAMES");
-  app.add_option("-n,--predict,--n-predict", options.n_predict,
-                 "most tokens of an answer that asks for no limit; -1: none")
-      ->check(CLI::Range(int64_t{-1}, int64_t{INT32_MAX}))
-      ->group(kGroup)
-      ->type_name("N");
-  app.add_option("-r,--reverse-prompt", options.stops, "stop text for requests without 'stop' (repeatable)")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(kGroup)
-      ->type_name("S");
+  add_answer_end_options(app, options.n_predict, options.stops, kGroup);
   add_flag_pair(app, "cache-prompt", options.cache_prompt, "reuse and keep K/V, unless a request says otherwise");
   app.add_flag("--keep-pseudo-headers", options.service.keep_pseudo_headers,
                "/v1/messages: keep lines of system prompts that coding assistants change with every call")
